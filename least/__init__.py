@@ -1,0 +1,1 @@
+"""LEAST: a fast structure learner for linear Bayesian networks."""

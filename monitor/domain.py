@@ -1,0 +1,362 @@
+"""The nouns that travel between the stations and the edges.
+
+All are frozen; arrays inside are treated as read-only. Times inside arrays are
+``datetime64[us]`` in UTC; times outside arrays are aware ``datetime`` in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+
+import numpy as np
+
+MISSING = -1
+"""Code of a value that the event does not carry."""
+
+OTHER = 0
+"""Code shared by all values of an attribute that have too little support."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A categorical field of the log, for example ``airline``."""
+
+    name: str
+    tier: int = 0
+    """Edges run within a tier or to a later one, never back."""
+    is_code: bool = False
+    """An error code: present on failures only, so it annotates a cause rather than rivals it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What an event carries. Nothing else in `monitor` knows the domain."""
+
+    attributes: tuple[Attribute, ...]
+    outcomes: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Attribute names in column order."""
+        return tuple(attribute.name for attribute in self.attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """A batch of booking attempts, column by column, as the core sees them."""
+
+    at: np.ndarray  # (n,) datetime64[us], event time, UTC
+    values: np.ndarray  # (n, attributes) int32 codes of the Vocabulary; MISSING is -1
+    failed: np.ndarray  # (n, outcomes) bool
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def take(self, rows: np.ndarray) -> Events:
+        """The events at `rows` (indices or a boolean mask)."""
+        return Events(self.at[rows], self.values[rows], self.failed[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Input that could not be understood: counted and kept aside, never guessed at."""
+
+    reason: str
+    """A short stable word for the metric label, e.g. ``bad_time``, ``not_json``, ``future``."""
+    where: str
+    """File and line, or topic, partition and offset."""
+    detail: str
+    """What is wrong and how to mend it, with the field's name."""
+    count: int = 1
+    """How many rows share this complaint (only the first few are listed one by one)."""
+    raw: bytes = b""
+    """The first bytes of the offending record, for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a source hands over at once."""
+
+    events: Events
+    position: Mapping[str, object]
+    """JSON-able; reading again from here gives exactly what follows this batch."""
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cause:
+    """A selector: every named attribute has one of the listed values; empty is "everything"."""
+
+    selector: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @staticmethod
+    def of(**values: str | list[str]) -> Cause:
+        """Build from keywords.
+
+        >>> str(Cause.of(airline="AC", office=["BKK", "SEL"]))
+        'airline=AC & office=BKK|SEL'
+        """
+        return Cause.from_json({k: [v] if isinstance(v, str) else v for k, v in values.items()})
+
+    @staticmethod
+    def from_json(selector: Mapping[str, list[str]]) -> Cause:
+        """The form used in labels and reports: ``{"airline": ["AC"]}``."""
+        return Cause(tuple(sorted((k, tuple(sorted(v))) for k, v in selector.items())))
+
+    def to_json(self) -> dict[str, list[str]]:
+        """Inverse of `from_json`."""
+        return {name: list(values) for name, values in self.selector}
+
+    def __str__(self) -> str:
+        if not self.selector:
+            return "everything"
+        return " & ".join(f"{name}={'|'.join(values)}" for name, values in self.selector)
+
+    def narrows(self, wider: Cause) -> bool:
+        """True when every row of `self` is a row of `wider` and the two differ.
+
+        >>> Cause.of(airline="AC", office="BKK").narrows(Cause.of(airline="AC"))
+        True
+        """
+        mine = dict(self.selector)
+        return self != wider and all(
+            name in mine and set(mine[name]) <= set(values) for name, values in wider.selector
+        )
+
+
+class Method(Enum):
+    """How a finding was judged."""
+
+    EXCESS = "excess"
+    PAPER = "paper"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One suspected cause of one outcome at one tick, with its counts."""
+
+    method: Method
+    outcome: str
+    cause: Cause
+    path: tuple[str, ...]
+    """Root … target, each ``attribute=value``; the last is the outcome's name."""
+    score: float
+    """Nats of evidence after the price of the search (excess); -ln p (paper)."""
+    p_value: float
+    q_value: float
+    observed: float
+    """Failures among the cause's rows in the horizon."""
+    expected: float
+    """Failures the baseline expected there (excess), or seen in T′ (paper)."""
+    rows: int
+    """Rows of the cause in the horizon (its exposure)."""
+    horizon: timedelta
+    """Length of the recent past that was judged."""
+    began: datetime
+    """Start of the first slice of the excess."""
+    rate_before: float
+    rate_now: float
+    ended: bool = False
+    """The excess lies in the past of the horizon: its recent rows fail as usual again."""
+    chain: tuple[Cause, ...] = ()
+    """From the widest to the narrowest cell considered: "concentrated in …"."""
+    codes: tuple[str, ...] = ()
+    """Error codes in excess among the cause's failures."""
+    runners_up: tuple[tuple[Cause, float], ...] = ()
+    """The next best causes and their scores."""
+
+
+class State(Enum):
+    """Where an incident stands."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+
+
+class Change(Enum):
+    """Why an incident is news."""
+
+    OPENED = "opened"
+    WORSENED = "worsened"
+    REFINED = "refined"
+    RESOLVED = "resolved"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Findings that share outcome and cause, over time."""
+
+    id: str
+    """Stable: survives relearning, restarts, gaps and late data."""
+    state: State
+    opened_at: datetime
+    """End of the slice at whose tick it was first reported."""
+    updated_at: datetime
+    last_seen_at: datetime
+    finding: Finding
+    """The finding at its highest score: what reports show."""
+    latest: Finding
+    """The finding at the latest tick that still saw it."""
+    resolved_at: datetime | None = None
+    worsened_at: tuple[datetime, ...] = ()
+    causes: tuple[Cause, ...] = ()
+    """Every cause it was known by, in order; refinement appends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """One message about one incident change."""
+
+    incident: Incident
+    change: Change
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A learned edge between two nodes."""
+
+    source: str
+    target: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCount:
+    """Failures of one outcome in the newest slice against the baseline."""
+
+    outcome: str
+    observed: int
+    expected: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What one tick found: the core returns numbers, the edge counts and shows them."""
+
+    at: datetime
+    """End of the newest slice in T."""
+    rows: int
+    """Rows of the newest slice."""
+    clean_rows: int
+    """Rows of the newest slice with no failure at all (first-attempt success)."""
+    outcomes: tuple[OutcomeCount, ...]
+    learning: bool
+    """True while the history is too short to judge."""
+    gap: bool
+    """True when the newest slice is empty where traffic was expected: unknown, not healthy."""
+    fit_status: str
+    """``converged``, ``max_steps``, ``nonfinite`` or ``skipped``."""
+    fit_steps: int
+    delta: float
+    """δ of the learned W; zero means acyclic as far as the bound sees."""
+    nodes: int
+    rare_nodes: int
+    edges: tuple[Edge, ...]
+    """The learned graph."""
+    edges_added: int
+    edges_removed: int
+    paths_truncated: bool
+    """A bound on path enumeration bit."""
+    findings: tuple[Finding, ...]
+    unexplained: Mapping[str, float]
+    """Per outcome: the share of its excess that no cause explains (0 without excess)."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Stage → wall time; filled in by the caller, never read by a station."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """How events become slices and windows."""
+
+    slice_length: timedelta = timedelta(minutes=30)
+    length: timedelta = timedelta(hours=24)
+    allowed_lateness: timedelta = timedelta(minutes=5)
+    max_future: timedelta = timedelta(hours=1)
+    zone: str = "UTC"
+    """Time zone of the daily rhythm."""
+    min_count: int = 10
+    """Rows of a value before it becomes a node of its own."""
+    max_values: int = 1000
+    """Nodes per attribute; later values stay in `other`."""
+
+    @property
+    def slices(self) -> int:
+        """Slices per window."""
+        return round(self.length / self.slice_length)
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerSettings:
+    """LEAST at every tick."""
+
+    tiers: bool = True
+    """False is the paper: every edge allowed ("free")."""
+    l1: float = 0.02
+    threshold: float = 0.05
+    """|W| below this is no edge."""
+    warm_steps: int = 20
+    cold_steps: int = 300
+    learning_rate: float = 0.01
+    max_nodes: int = 1000
+    """Nodes in the graph; the most frequent are kept."""
+    max_paths: int = 200
+    max_path_length: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class DetectionSettings:
+    """What counts as an anomaly."""
+
+    report: Method = Method.EXCESS
+    """The method whose findings become notifications."""
+    compare: tuple[Method, ...] = ()
+    """Methods whose incidents are tracked and shown beside it, silently."""
+    history: timedelta = timedelta(days=28)
+    learning: timedelta = timedelta(days=2)
+    """History needed before the first verdict."""
+    horizons: tuple[int, ...] = (1, 2, 4, 12, 48)
+    """In slices."""
+    false_alarms_per_week: float = 1.0
+    min_failures: int = 5
+    paper_p_value: float = 1e-6
+    max_causes: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentSettings:
+    """When an incident opens, worsens and ends."""
+
+    resolve_after: int = 4
+    """Ticks unseen before it is resolved."""
+    worsen_factor: float = 2.0
+    """Growth of the observed excess that is news."""
+    renotify_after: timedelta = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything a tick depends on, besides its data."""
+
+    schema: Schema
+    window: WindowSettings = WindowSettings()
+    learner: LearnerSettings = LearnerSettings()
+    detection: DetectionSettings = DetectionSettings()
+    incidents: IncidentSettings = IncidentSettings()
+    seed: int = 0
+
+
+def utc(at: np.datetime64) -> datetime:
+    """An aware ``datetime`` from a UTC ``datetime64``."""
+    return at.astype("datetime64[us]").item().replace(tzinfo=UTC)
+
+
+def datetime64(at: datetime) -> np.datetime64:
+    """Inverse of `utc`."""
+    return np.datetime64(at.astimezone(UTC).replace(tzinfo=None), "us")
+
