@@ -1,0 +1,35 @@
+"""The command line: `least-monitor COMMAND`.
+
+Exit codes: 0 success, 1 failure, 2 wrong usage, 78 bad configuration.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from monitor import __version__
+
+app = typer.Typer(
+    name="least-monitor",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Watches a stream of logs, finds anomalies and names their root cause.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"least-monitor {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    app()

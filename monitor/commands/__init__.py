@@ -1,0 +1,1 @@
+"""The commands of `least-monitor`, one module each; heavy imports wait until a command runs."""
