@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from monitor import __version__
+from monitor.commands.simulate import simulate
 
 app = typer.Typer(
     name="least-monitor",
@@ -28,6 +29,9 @@ def _main(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True),
 ) -> None:
     pass
+
+
+app.command()(simulate)
 
 
 def main() -> None:

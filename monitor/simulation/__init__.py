@@ -1,0 +1,1 @@
+"""A booking world with incidents whose causes are known: traffic, drift, labels."""

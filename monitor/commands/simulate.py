@@ -1,0 +1,210 @@
+"""`least-monitor simulate`: write the bookings of a made-up world, with labelled incidents."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from monitor.simulation.plan import Planned
+    from monitor.simulation.world import World
+
+DEFAULT_START = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday
+
+
+class Format(StrEnum):
+    """File formats."""
+
+    PARQUET = "parquet"
+    JSONL = "jsonl"
+
+
+class Per(StrEnum):
+    """How much time goes into one file."""
+
+    HOUR = "hour"
+    SLICE = "slice"
+    MINUTE = "minute"
+
+
+def simulate(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write into.")],
+    rows_per_day: Annotated[
+        float, typer.Option(min=1, help="Bookings on a working day.")
+    ] = 400_000,
+    days: Annotated[float, typer.Option(min=1 / 48, help="Length of the simulated time.")] = 7,
+    incidents: Annotated[int, typer.Option(min=0, help="How many incidents.")] = 10,
+    promotions: Annotated[
+        int, typer.Option(min=0, help="How many traffic promotions (no incidents).")
+    ] = 5,
+    seed: Annotated[int, typer.Option(min=0, help="Equal seeds give equal files.")] = 1,
+    format: Annotated[Format, typer.Option(help="File format.")] = Format.PARQUET,
+    per: Annotated[Per | None, typer.Option(help="Time per file (hour; slice if paced).")] = None,
+    pace: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Write in real time, this many times faster than life."),
+    ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(help="First half hour, ISO with zone (2026-01-05T00:00Z; paced: now)."),
+    ] = None,
+    quiet_days: Annotated[
+        float | None,
+        typer.Option(min=0, help="Days without incidents at the beginning (2, or half of all)."),
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="One day of 100,000 rows with one incident.")
+    ] = False,
+) -> None:
+    """Write bookings of a simulated travel platform, and labels.jsonl with its incidents."""
+    from monitor.simulation.files import write_labels
+    from monitor.simulation.plan import plan_incidents, plan_promotions
+    from monitor.simulation.world import World
+
+    if demo:
+        rows_per_day, days, incidents, promotions = 100_000, 1, 1, 1
+    first = _first_slice(start, paced=pace is not None)
+    quiet = quiet_days if quiet_days is not None else min(2.0, days / 2)
+    try:
+        world = World(seed, rows_per_day)
+        planned = plan_incidents(
+            world,
+            first,
+            days,
+            incidents,
+            seed,
+            quiet_days=quiet,
+            effects=(100, 200) if demo else (8, 400),
+            kinds=("airline_maintenance",) if demo else None,
+        )
+        world = world.having(planned, plan_promotions(world, first, days, promotions, seed))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    output.mkdir(parents=True, exist_ok=True)
+    write_labels(planned, output)
+    per = per or (Per.SLICE if pace else Per.HOUR)
+    _write_all(world, first, days, output, format, per, pace)
+    _show(planned, output)
+
+
+def _first_slice(start: str | None, *, paced: bool) -> datetime:
+    if start is None:
+        at = datetime.now(UTC) if paced else DEFAULT_START
+        return at.replace(minute=at.minute // 30 * 30, second=0, microsecond=0)
+    try:
+        at = datetime.fromisoformat(start)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{start!r} is no ISO time; write for instance 2026-01-05T00:00Z", param_hint="--start"
+        ) from None
+    if at.tzinfo is None:
+        raise typer.BadParameter(
+            f"{start!r} names no time zone; write {start}Z for UTC", param_hint="--start"
+        )
+    at = at.astimezone(UTC)
+    if at.minute % 30 or at.second or at.microsecond:
+        raise typer.BadParameter(f"{start!r}: slices begin on the half hour", param_hint="--start")
+    return at
+
+
+def _write_all(
+    world: World,
+    first: datetime,
+    days: float,
+    output: Path,
+    format: Format,
+    per: Per,
+    pace: float | None,
+) -> None:
+    """Write every file, in step with the wall clock if paced."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    from monitor.simulation.files import write
+    from monitor.simulation.world import SLICE
+
+    began = time.monotonic()
+    slices = max(1, round(days * 48))
+    rows = 0
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    ) as progress:
+        task = progress.add_task("simulating half hours", total=slices)
+        for at, end, bookings in _portions(world, first, slices, per):
+            if pace:
+                # A booking is on file as soon as its portion of time has gone by.
+                due = began + (end - first).total_seconds() / pace
+                time.sleep(max(0.0, due - time.monotonic()))
+            write(bookings, at, output, format.value)
+            rows += len(bookings)
+            progress.update(
+                task,
+                completed=(end - first) // SLICE,
+                description=f"{rows:,} bookings until {end:%d %b %H:%M}",
+            )
+
+
+def _portions(
+    world: World, first: datetime, slices: int, per: Per
+) -> Iterator[tuple[datetime, datetime, pa.Table]]:
+    """The world cut into files: (start, end, bookings)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from monitor.simulation.world import SLICE
+
+    step = 2 if per is Per.HOUR else 1
+    for i in range(0, slices, step):
+        at = first + i * SLICE
+        parts = [world.slice(at + j * SLICE) for j in range(min(step, slices - i))]
+        end = at + len(parts) * SLICE
+        if per is not Per.MINUTE:
+            yield at, end, pa.concat_tables(parts)
+            continue
+        (bookings,) = parts
+        times = bookings.column("time")
+        for minute in range(30):
+            begin = at + timedelta(minutes=minute)
+            until = begin + timedelta(minutes=1)
+            inside = pc.and_(
+                pc.greater_equal(times, pa.scalar(begin, times.type)),
+                pc.less(times, pa.scalar(until, times.type)),
+            )
+            yield begin, until, bookings.filter(inside)
+
+
+def _show(planned: tuple[Planned, ...], output: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"Incidents written to {output / 'labels.jsonl'}")
+    for heading in ("start (UTC)", "end", "outcome", "cause", "extra failures", "detectable"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("start (UTC)", "end"))
+    for incident in planned:
+        table.add_row(
+            f"{incident.start:%d %b %H:%M}",
+            f"{incident.end:%d %b %H:%M}",
+            incident.outcome,
+            str(incident.accept[0]),
+            f"{incident.expected_excess:,.0f} over {incident.expected_usual:,.0f}",
+            "[green]yes" if incident.detectable else "[yellow]hardly",
+        )
+    Console().print(table)
