@@ -1,0 +1,1 @@
+"""Whatever can fail through no fault of ours: sources, store, notifiers, metrics, HTTP."""

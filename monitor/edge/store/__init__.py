@@ -1,0 +1,283 @@
+"""What survives a restart: slices, the source's position, incidents and outgoing notifications.
+
+Everything that a tick produced is one `Work`, written in one transaction: a process killed at
+any instant leaves either all of it or nothing, so no event is lost, none is counted twice and
+no notification is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from typing import Protocol
+
+from monitor.domain import Incident, Notification, Rejected, State
+
+LATEST_DIAGNOSIS = "diagnosis"
+"""Name of the state blob with the newest tick (`documents.diagnosis_document` as JSON)."""
+
+KEPT_REJECTED = 20
+"""Rejected records kept per reason, the first ones; all are counted."""
+
+
+class StoreError(Exception):
+    """The store cannot do its work; the message says what to do about it."""
+
+
+class IncidentNotFoundError(StoreError):
+    """No incident, or more than one, answers to the id."""
+
+
+class ConflictError(StoreError):
+    """The incident's state does not allow the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All that one tick wants written."""
+
+    slices: Mapping[datetime, bytes] = field(default_factory=dict)
+    """Slice start → encoded slice; replaces what was there."""
+    drop_slices_before: datetime | None = None
+    """Retention: slices that start earlier are deleted."""
+    position: Mapping[str, object] | None = None
+    """Where the source goes on; None leaves it."""
+    state: Mapping[str, bytes] = field(default_factory=dict)
+    """Named blobs to replace (vocabulary, baseline, warm start …); others stay."""
+    incidents: tuple[Incident, ...] = ()
+    """New and changed incidents."""
+    notifications: tuple[Notification, ...] = ()
+    notifiers: tuple[str, ...] = ()
+    """Every notification goes to each of these."""
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a restarted process goes on from."""
+
+    slices: Mapping[datetime, bytes]
+    """In order of time."""
+    position: Mapping[str, object] | None
+    state: Mapping[str, bytes]
+    incidents: tuple[Incident, ...]
+    """Not yet resolved, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """One entry of an incident's history."""
+
+    at: datetime
+    kind: str
+    """opened, worsened, refined, resolved, reopened, acknowledged, labelled_true …"""
+    actor: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxItem:
+    """One notification on its way through one notifier."""
+
+    id: int
+    notifier: str
+    notification: Notification
+    attempts: int
+    """Failed attempts so far."""
+    error: str = ""
+    """Why the last one failed."""
+
+
+class Verdict(Enum):
+    """What an operator says about an incident; feeds the reported precision."""
+
+    TRUE = "true"
+    FALSE = "false"
+    EXPECTED = "expected"
+    """Real, but announced: a maintenance window."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxCount:
+    """How many notifications of one notifier are in one condition."""
+
+    notifier: str
+    status: str
+    """pending, sent or parked."""
+    count: int
+
+
+class Store(Protocol):
+    """One suite of tests, `tests/contracts/test_stores.py`, says what each method owes.
+
+    All methods raise `StoreError` when the store fails.
+    """
+
+    def commit(self, work: Work) -> None:
+        """Write everything or nothing.
+
+        An acknowledgement made by an operator in the meantime is kept.
+        """
+        ...
+
+    def load(self) -> Saved:
+        """Everything a restart needs."""
+        ...
+
+    def state(self, name: str) -> bytes | None:
+        """One named blob, without loading the rest."""
+        ...
+
+    def incidents(
+        self,
+        *,
+        state: State | None = None,
+        since: datetime | None = None,
+        outcome: str | None = None,
+        method: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[Incident]:
+        """Incidents, newest first.
+
+        Args:
+            state: only these; None is all.
+            since: opened, or still unresolved, at or after this time.
+            outcome: only of this outcome.
+            method: only judged by this method.
+            limit: at most so many; None is all.
+            after: continue behind the incident with this id (paging).
+        """
+        ...
+
+    def incident(self, id_or_prefix: str) -> Incident:
+        """The incident with this id, or the only one whose id starts so.
+
+        Raises:
+            IncidentNotFoundError: none, or several.
+        """
+        ...
+
+    def audit(self, incident_id: str) -> list[Audit]:
+        """Every change of an incident, oldest first."""
+        ...
+
+    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str = "") -> Incident:
+        """An operator takes it on.
+
+        Raises:
+            IncidentNotFoundError: no such incident.
+            ConflictError: it is already resolved.
+        """
+        ...
+
+    def label(
+        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str = ""
+    ) -> None:
+        """An operator judges it; the last verdict counts."""
+        ...
+
+    def labels(self) -> dict[str, Verdict]:
+        """Incident id → last verdict."""
+        ...
+
+    def rejected(self) -> dict[str, int]:
+        """Reason → rejected records so far."""
+        ...
+
+    def rejected_records(self, limit: int = 100) -> list[Rejected]:
+        """The first few rejected records of each reason, for the operator to look at."""
+        ...
+
+    def due(self, now: datetime, limit: int = 100) -> list[OutboxItem]:
+        """Notifications to send now, oldest first.
+
+        For one incident and notifier the order is kept: nothing overtakes a message that
+        still waits for its next attempt.
+        """
+        ...
+
+    def sent(self, item: OutboxItem) -> None:
+        """The notification arrived."""
+        ...
+
+    def failed(self, item: OutboxItem, error: str, retry_at: datetime | None) -> None:
+        """An attempt failed; try again at `retry_at`, or park it for good when None."""
+        ...
+
+    def outbox(self) -> list[OutboxCount]:
+        """Notifications by notifier and status, ordered."""
+        ...
+
+    def parked(self, limit: int = 100) -> list[OutboxItem]:
+        """Notifications given up, newest first, with the reason."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
+
+
+def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[str, ...]]:
+    """What to write for `incoming`, and what has changed, for the audit.
+
+    The monitor does not see operators at work: an acknowledgement in the store is newer than
+    the monitor's "open" and stays.
+    """
+    if stored is None:
+        kinds: tuple[str, ...] = (
+            ("opened",) if incoming.state is not State.RESOLVED else ("opened", "resolved")
+        )
+        return incoming, kinds
+    kinds = ()
+    if stored.state is State.ACKNOWLEDGED and incoming.state is State.OPEN:
+        incoming = replace(incoming, state=State.ACKNOWLEDGED)
+    if stored.state is State.RESOLVED and incoming.state is not State.RESOLVED:
+        kinds += ("reopened",)
+    if len(incoming.worsened_at) > len(stored.worsened_at):
+        kinds += ("worsened",)
+    if len(incoming.causes) > len(stored.causes):
+        kinds += ("refined",)
+    if stored.state is not State.RESOLVED and incoming.state is State.RESOLVED:
+        kinds += ("resolved",)
+    return incoming, kinds
+
+
+def acknowledged(stored: Incident) -> Incident:
+    """The incident after an operator took it on; unchanged if that was so already."""
+    if stored.state is State.RESOLVED:
+        raise ConflictError(f"incident {stored.id} is already resolved; label it instead")
+    return replace(stored, state=State.ACKNOWLEDGED)
+
+
+def only(prefix: str, found: list[str]) -> str:
+    """The one id that starts with `prefix`.
+
+    Raises:
+        IncidentNotFoundError: none does, or several do.
+    """
+    if not found:
+        raise IncidentNotFoundError(f"no incident {prefix!r}; `least-monitor incidents` lists them")
+    if len(found) > 1:
+        raise IncidentNotFoundError(
+            f"{prefix!r} is short for several incidents: {', '.join(found[:5])}"
+        )
+    return found[0]
+
+
+def open_store(url: str) -> Store:
+    """The store at `url`.
+
+    Args:
+        url: ``memory:`` (forgets everything at exit), a path to an SQLite file, or any
+            SQLAlchemy URL, e.g. ``postgresql+psycopg://monitor@db/monitor``.
+    """
+    if url == "memory:":
+        from monitor.edge.store.memory import MemoryStore
+
+        return MemoryStore()
+    from monitor.edge.store.sql import SqlStore
+
+    return SqlStore(url)

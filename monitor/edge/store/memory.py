@@ -1,0 +1,215 @@
+"""A store that forgets at exit: for dry runs and tests. Same contract as the lasting ones."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from monitor.domain import Incident, Notification, Rejected, State
+from monitor.edge.store import (
+    KEPT_REJECTED,
+    Audit,
+    IncidentNotFoundError,
+    OutboxCount,
+    OutboxItem,
+    Saved,
+    Verdict,
+    Work,
+    acknowledged,
+    merge,
+    only,
+)
+
+
+@dataclass(slots=True)
+class _Outgoing:
+    item: OutboxItem
+    status: str
+    next_at: datetime
+
+
+class MemoryStore:
+    """`Store` in dictionaries under one lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._slices: dict[datetime, bytes] = {}
+        self._position: dict[str, object] | None = None
+        self._state: dict[str, bytes] = {}
+        self._incidents: dict[str, Incident] = {}
+        self._audit: dict[str, list[Audit]] = {}
+        self._labels: dict[str, Verdict] = {}
+        self._rejected: Counter[str] = Counter()
+        self._records: dict[str, list[Rejected]] = {}
+        self._outbox: dict[tuple[str, str, str, datetime], _Outgoing] = {}
+
+    def commit(self, work: Work) -> None:
+        """Cannot fail half-way: nothing here raises."""
+        with self._lock:
+            self._slices.update(work.slices)
+            before = work.drop_slices_before
+            if before is not None:
+                self._slices = {at: blob for at, blob in self._slices.items() if at >= before}
+            if work.position is not None:
+                self._position = dict(work.position)
+            self._state.update(work.state)
+            for incoming in work.incidents:
+                incident, kinds = merge(self._incidents.get(incoming.id), incoming)
+                self._incidents[incident.id] = incident
+                for kind in kinds:
+                    self._note(incident.id, Audit(incident.updated_at, kind, "monitor"))
+            for notification in work.notifications:
+                for name in work.notifiers:
+                    self._queue(name, notification)
+            for rejected in work.rejected:
+                self._rejected[rejected.reason] += rejected.count
+                kept = self._records.setdefault(rejected.reason, [])
+                if len(kept) < KEPT_REJECTED:
+                    kept.append(rejected)
+
+    def _note(self, incident_id: str, entry: Audit) -> None:
+        self._audit.setdefault(incident_id, []).append(entry)
+
+    def _queue(self, name: str, notification: Notification) -> None:
+        key = (name, notification.incident.id, notification.change.value, notification.at)
+        if key not in self._outbox:
+            item = OutboxItem(len(self._outbox) + 1, name, notification, 0)
+            self._outbox[key] = _Outgoing(item, "pending", notification.at)
+
+    def load(self) -> Saved:
+        """Copies; later commits do not show in it."""
+        with self._lock:
+            unresolved = [i for i in self._incidents.values() if i.state is not State.RESOLVED]
+            return Saved(
+                slices=dict(sorted(self._slices.items())),
+                position=None if self._position is None else dict(self._position),
+                state=dict(self._state),
+                incidents=tuple(sorted(unresolved, key=lambda i: (i.opened_at, i.id))),
+            )
+
+    def state(self, name: str) -> bytes | None:
+        """See `Store`."""
+        return self._state.get(name)
+
+    def incidents(
+        self,
+        *,
+        state: State | None = None,
+        since: datetime | None = None,
+        outcome: str | None = None,
+        method: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[Incident]:
+        """See `Store`."""
+        with self._lock:
+            anchor = None if after is None else self._get(after)
+            chosen = [
+                i
+                for i in self._incidents.values()
+                if (state is None or i.state is state)
+                and (since is None or i.opened_at >= since or (i.resolved_at or since) >= since)
+                and (outcome is None or i.finding.outcome == outcome)
+                and (method is None or i.finding.method.value == method)
+                and (anchor is None or (i.opened_at, i.id) < (anchor.opened_at, anchor.id))
+            ]
+        chosen.sort(key=lambda i: (i.opened_at, i.id), reverse=True)
+        return chosen[:limit]
+
+    def _get(self, incident_id: str) -> Incident:
+        try:
+            return self._incidents[incident_id]
+        except KeyError:
+            raise IncidentNotFoundError(f"no incident {incident_id!r}") from None
+
+    def incident(self, id_or_prefix: str) -> Incident:
+        """See `Store`."""
+        with self._lock:
+            if id_or_prefix in self._incidents:
+                return self._incidents[id_or_prefix]
+            found = [i for i in sorted(self._incidents) if i.startswith(id_or_prefix)]
+            return self._get(only(id_or_prefix, found))
+
+    def audit(self, incident_id: str) -> list[Audit]:
+        """See `Store`."""
+        with self._lock:
+            return list(self._audit.get(incident_id, []))
+
+    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str = "") -> Incident:
+        """See `Store`."""
+        with self._lock:
+            stored = self._get(incident_id)
+            changed = acknowledged(stored)
+            if changed != stored:
+                self._incidents[incident_id] = changed
+                self._note(incident_id, Audit(at, "acknowledged", actor, note))
+            return changed
+
+    def label(
+        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str = ""
+    ) -> None:
+        """See `Store`."""
+        with self._lock:
+            self._get(incident_id)
+            self._labels[incident_id] = verdict
+            self._note(incident_id, Audit(at, f"labelled_{verdict.value}", actor, note))
+
+    def labels(self) -> dict[str, Verdict]:
+        """See `Store`."""
+        with self._lock:
+            return dict(self._labels)
+
+    def rejected(self) -> dict[str, int]:
+        """See `Store`."""
+        with self._lock:
+            return dict(sorted(self._rejected.items()))
+
+    def rejected_records(self, limit: int = 100) -> list[Rejected]:
+        """See `Store`."""
+        with self._lock:
+            return [r for reason in sorted(self._records) for r in self._records[reason]][:limit]
+
+    def due(self, now: datetime, limit: int = 100) -> list[OutboxItem]:
+        """See `Store`."""
+        with self._lock:
+            first: dict[tuple[str, str], _Outgoing] = {}
+            for outgoing in self._outbox.values():
+                if outgoing.status == "pending":
+                    item = outgoing.item
+                    first.setdefault((item.notifier, item.notification.incident.id), outgoing)
+            return [o.item for o in first.values() if o.next_at <= now][:limit]
+
+    def _find(self, item: OutboxItem) -> _Outgoing:
+        return next(o for o in self._outbox.values() if o.item.id == item.id)
+
+    def sent(self, item: OutboxItem) -> None:
+        """See `Store`."""
+        with self._lock:
+            self._find(item).status = "sent"
+
+    def failed(self, item: OutboxItem, error: str, retry_at: datetime | None) -> None:
+        """See `Store`."""
+        with self._lock:
+            outgoing = self._find(item)
+            outgoing.item = replace(outgoing.item, attempts=outgoing.item.attempts + 1, error=error)
+            if retry_at is None:
+                outgoing.status = "parked"
+            else:
+                outgoing.next_at = retry_at
+
+    def outbox(self) -> list[OutboxCount]:
+        """See `Store`."""
+        with self._lock:
+            counts = Counter((o.item.notifier, o.status) for o in self._outbox.values())
+        return [OutboxCount(*key, count) for key, count in sorted(counts.items())]
+
+    def parked(self, limit: int = 100) -> list[OutboxItem]:
+        """See `Store`."""
+        with self._lock:
+            given_up = [o.item for o in self._outbox.values() if o.status == "parked"]
+        return given_up[::-1][:limit]
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,514 @@
+"""The lasting store: SQLite by default, PostgreSQL by URL, through SQLAlchemy Core.
+
+SQLite runs in WAL mode with ``synchronous=NORMAL``: a killed process loses nothing; a power
+cut may take back the last commits, but each whole, and the source's position with them, so the
+events are read again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Engine,
+    Select,
+    and_,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.sql.schema import Table
+
+from monitor.domain import Incident, Rejected, State
+from monitor.edge import documents
+from monitor.edge.store import (
+    KEPT_REJECTED,
+    Audit,
+    IncidentNotFoundError,
+    OutboxCount,
+    OutboxItem,
+    Saved,
+    StoreError,
+    Verdict,
+    Work,
+    acknowledged,
+    merge,
+    only,
+    tables,
+)
+
+_Rows = list[dict[str, Any]]
+
+_WRITER_LOCK = 0x1EA57
+"""PostgreSQL advisory lock: one writer at a time, as SQLite has it anyway."""
+
+
+class SqlStore:
+    """`Store` in a database.
+
+    Args:
+        url: an SQLAlchemy URL, or the path of an SQLite file (made if it is not there).
+        busy_timeout_seconds: how long to wait for another process to finish writing.
+
+    Raises:
+        StoreError: it cannot be opened, is no database, or a newer release wrote it.
+    """
+
+    def __init__(self, url: str, busy_timeout_seconds: float = 10.0) -> None:
+        if "://" not in url:
+            url = f"sqlite:///{url}"
+        try:
+            parsed = make_url(url)
+            self.name = parsed.render_as_string(hide_password=True)
+            self._sqlite = parsed.get_backend_name() == "sqlite"
+            if self._sqlite:
+                if parsed.database in (None, "", ":memory:"):
+                    raise StoreError("use 'memory:' for a store that forgets at exit")
+                Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+            self._engine = create_engine(
+                parsed,
+                **({"connect_args": {"timeout": busy_timeout_seconds}} if self._sqlite else {}),
+            )
+        except (ArgumentError, NoSuchModuleError) as error:
+            raise StoreError(f"[store] url {url!r} is not understood: {error}") from error
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"the store {url!r} needs the Python package {error.name!r}; "
+                "for PostgreSQL install least-monitor[postgres]"
+            ) from error
+        except OSError as error:
+            raise StoreError(f"cannot make the folder of the store: {error}") from error
+        if self._sqlite:
+            _prepare_sqlite(self._engine)
+        self._insert = sqlite.insert if self._sqlite else postgresql.insert
+        with self._write() as connection:
+            tables.migrate(connection)
+
+    @contextmanager
+    def _read(self) -> Iterator[Connection]:
+        with self._translated(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def _write(self) -> Iterator[Connection]:
+        # SQLite must take its write lock at the start: a reader that turns writer in the
+        # middle is refused at once instead of waiting.
+        with self._translated(), self._engine.connect() as connection:
+            connection = connection.execution_options(write=True)
+            with connection.begin():
+                if not self._sqlite:
+                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise StoreError(f"store {self.name}: {_advice(error)}") from error
+
+    def _upsert(self, connection: Connection, table: Table, rows: _Rows) -> None:
+        if not rows:
+            return
+        statement = self._insert(table)
+        keys = [column.name for column in table.primary_key]
+        changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
+
+    def commit(self, work: Work) -> None:
+        """See `Store`."""
+        with self._write() as connection:
+            self._upsert(
+                connection,
+                tables.slices,
+                [{"start": start, "data": data} for start, data in work.slices.items()],
+            )
+            if work.drop_slices_before is not None:
+                connection.execute(
+                    delete(tables.slices).where(tables.slices.c.start < work.drop_slices_before)
+                )
+            if work.position is not None:
+                document = documents.dumps(dict(work.position)).decode()
+                self._upsert(connection, tables.position, [{"id": 1, "document": document}])
+            self._upsert(
+                connection,
+                tables.state,
+                [{"name": name, "data": data} for name, data in work.state.items()],
+            )
+            self._write_incidents(connection, work.incidents)
+            self._queue(connection, work)
+            self._reject(connection, work.rejected)
+
+    def _write_incidents(self, connection: Connection, incoming: Sequence[Incident]) -> None:
+        if not incoming:
+            return
+        stored = self._stored(connection, [incident.id for incident in incoming])
+        history: _Rows = []
+        for incident in incoming:
+            incident, kinds = merge(stored.get(incident.id), incident)
+            stored[incident.id] = incident
+            history += [
+                _audit_row(incident.id, incident.updated_at, kind, "monitor", "") for kind in kinds
+            ]
+        self._upsert(
+            connection,
+            tables.incidents,
+            [_incident_row(stored[i]) for i in dict.fromkeys(i.id for i in incoming)],
+        )
+        if history:
+            connection.execute(insert(tables.audit), history)
+
+    def _stored(self, connection: Connection, ids: Sequence[str]) -> dict[str, Incident]:
+        table = tables.incidents.c
+        found = connection.execute(select(table.document).where(table.id.in_(ids))).scalars()
+        return {i.id: i for i in map(_incident, found)}
+
+    def _queue(self, connection: Connection, work: Work) -> None:
+        rows = [
+            {
+                "notifier": name,
+                "incident": notification.incident.id,
+                "change": notification.change.value,
+                "at": notification.at,
+                "document": documents.dumps(documents.notification_document(notification)).decode(),
+                "status": "pending",
+                "attempts": 0,
+                "next_at": notification.at,
+                "error": "",
+            }
+            for notification in work.notifications
+            for name in work.notifiers
+        ]
+        if rows:
+            connection.execute(self._insert(tables.outbox).on_conflict_do_nothing(), rows)
+
+    def _reject(self, connection: Connection, rejected: Sequence[Rejected]) -> None:
+        if not rejected:
+            return
+        counts: dict[str, int] = {}
+        for one in rejected:
+            counts[one.reason] = counts.get(one.reason, 0) + one.count
+        table = tables.rejected_counts
+        statement = self._insert(table)
+        connection.execute(
+            statement.on_conflict_do_update(
+                index_elements=["reason"],
+                set_={"count": table.c.count + statement.excluded["count"]},
+            ),
+            [{"reason": reason, "count": count} for reason, count in counts.items()],
+        )
+        records = tables.rejected_records.c
+        kept = _pairs(
+            connection.execute(
+                select(records.reason, func.count())
+                .where(records.reason.in_(list(counts)))
+                .group_by(records.reason)
+            )
+        )
+        rows: _Rows = []
+        for one in rejected:
+            if kept.get(one.reason, 0) < KEPT_REJECTED:
+                kept[one.reason] = kept.get(one.reason, 0) + 1
+                rows.append(
+                    {
+                        "reason": one.reason,
+                        "place": one.where,
+                        "detail": one.detail,
+                        "count": one.count,
+                        "raw": one.raw,
+                    }
+                )
+        if rows:
+            connection.execute(insert(tables.rejected_records), rows)
+
+    def load(self) -> Saved:
+        """See `Store`. Reads one consistent moment."""
+        with self._read() as connection:
+            table = tables.slices.c
+            found = connection.execute(select(table.start, table.data).order_by(table.start))
+            slices = _pairs(found)
+            where = connection.scalar(select(tables.position.c.document))
+            state = _pairs(connection.execute(select(tables.state.c.name, tables.state.c.data)))
+            table = tables.incidents.c
+            unresolved = connection.execute(
+                select(table.document)
+                .where(table.state != State.RESOLVED.value)
+                .order_by(table.opened_at, table.id)
+            ).scalars()
+            return Saved(
+                slices=slices,
+                position=None if where is None else documents.loads(where),
+                state=state,
+                incidents=tuple(map(_incident, unresolved)),
+            )
+
+    def state(self, name: str) -> bytes | None:
+        """See `Store`."""
+        with self._read() as connection:
+            return connection.scalar(select(tables.state.c.data).where(tables.state.c.name == name))
+
+    def incidents(
+        self,
+        *,
+        state: State | None = None,
+        since: datetime | None = None,
+        outcome: str | None = None,
+        method: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+    ) -> list[Incident]:
+        """See `Store`."""
+        table = tables.incidents.c
+        query = select(table.document).order_by(table.opened_at.desc(), table.id.desc())
+        if state is not None:
+            query = query.where(table.state == state.value)
+        if since is not None:
+            still = or_(table.resolved_at.is_(None), table.resolved_at >= since)
+            query = query.where(or_(table.opened_at >= since, still))
+        if outcome is not None:
+            query = query.where(table.outcome == outcome)
+        if method is not None:
+            query = query.where(table.method == method)
+        with self._read() as connection:
+            if after is not None:
+                anchor = self._get(connection, after)
+                newest = tuple_(table.opened_at, table.id)
+                query = query.where(newest < tuple_(anchor.opened_at, anchor.id))
+            return [_incident(d) for d in connection.execute(query.limit(limit)).scalars()]
+
+    def _get(self, connection: Connection, incident_id: str) -> Incident:
+        found = self._stored(connection, [incident_id])
+        if incident_id not in found:
+            raise IncidentNotFoundError(f"no incident {incident_id!r}")
+        return found[incident_id]
+
+    def incident(self, id_or_prefix: str) -> Incident:
+        """See `Store`."""
+        table = tables.incidents.c
+        query = select(table.id).where(table.id.startswith(id_or_prefix, autoescape=True))
+        with self._read() as connection:
+            # LIKE ignores case in SQLite.
+            found = [
+                name
+                for name in connection.execute(query.order_by(table.id)).scalars()
+                if name.startswith(id_or_prefix)
+            ]
+            exact = id_or_prefix if id_or_prefix in found else only(id_or_prefix, found)
+            return self._get(connection, exact)
+
+    def audit(self, incident_id: str) -> list[Audit]:
+        """See `Store`."""
+        table = tables.audit.c
+        query = select(table.at, table.kind, table.actor, table.note)
+        with self._read() as connection:
+            found = connection.execute(
+                query.where(table.incident == incident_id).order_by(table.id)
+            )
+            return [Audit(*row) for row in found]
+
+    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str = "") -> Incident:
+        """See `Store`."""
+        with self._write() as connection:
+            stored = self._get(connection, incident_id)
+            changed = acknowledged(stored)
+            if changed != stored:
+                self._upsert(connection, tables.incidents, [_incident_row(changed)])
+                row = _audit_row(incident_id, at, "acknowledged", actor, note)
+                connection.execute(insert(tables.audit), [row])
+            return changed
+
+    def label(
+        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str = ""
+    ) -> None:
+        """See `Store`."""
+        with self._write() as connection:
+            self._get(connection, incident_id)
+            self._upsert(
+                connection, tables.labels, [{"incident": incident_id, "verdict": verdict.value}]
+            )
+            row = _audit_row(incident_id, at, f"labelled_{verdict.value}", actor, note)
+            connection.execute(insert(tables.audit), [row])
+
+    def labels(self) -> dict[str, Verdict]:
+        """See `Store`."""
+        table = tables.labels.c
+        with self._read() as connection:
+            found = connection.execute(select(table.incident, table.verdict).order_by("incident"))
+            return {incident: Verdict(verdict) for incident, verdict in found}
+
+    def rejected(self) -> dict[str, int]:
+        """See `Store`."""
+        table = tables.rejected_counts.c
+        with self._read() as connection:
+            found = connection.execute(select(table.reason, table.count).order_by(table.reason))
+            return _pairs(found)
+
+    def rejected_records(self, limit: int = 100) -> list[Rejected]:
+        """See `Store`."""
+        table = tables.rejected_records.c
+        query = select(table.reason, table.place, table.detail, table.count, table.raw)
+        with self._read() as connection:
+            found = connection.execute(query.order_by(table.reason, table.id).limit(limit))
+            return [Rejected(*row) for row in found]
+
+    def due(self, now: datetime, limit: int = 100) -> list[OutboxItem]:
+        """See `Store`."""
+        waiting, earlier = tables.outbox.c, tables.outbox.alias().c
+        overtakes = (
+            select(earlier.id)
+            .where(
+                earlier.status == "pending",
+                earlier.notifier == waiting.notifier,
+                earlier.incident == waiting.incident,
+                earlier.id < waiting.id,
+            )
+            .exists()
+        )
+        query = _items().where(
+            and_(waiting.status == "pending", waiting.next_at <= now, ~overtakes)
+        )
+        with self._read() as connection:
+            return [_item(row) for row in connection.execute(query.order_by("id").limit(limit))]
+
+    def sent(self, item: OutboxItem) -> None:
+        """See `Store`."""
+        self._mark(item, {"status": "sent"})
+
+    def failed(self, item: OutboxItem, error: str, retry_at: datetime | None) -> None:
+        """See `Store`."""
+        values: dict[str, Any] = {"attempts": tables.outbox.c.attempts + 1, "error": error}
+        values |= {"status": "parked"} if retry_at is None else {"next_at": retry_at}
+        self._mark(item, values)
+
+    def _mark(self, item: OutboxItem, values: Mapping[str, Any]) -> None:
+        with self._write() as connection:
+            connection.execute(
+                update(tables.outbox).where(tables.outbox.c.id == item.id).values(**values)
+            )
+
+    def outbox(self) -> list[OutboxCount]:
+        """See `Store`."""
+        table = tables.outbox.c
+        query = select(table.notifier, table.status, func.count())
+        with self._read() as connection:
+            found = connection.execute(
+                query.group_by(table.notifier, table.status).order_by(table.notifier, table.status)
+            )
+            return [OutboxCount(*row) for row in found]
+
+    def parked(self, limit: int = 100) -> list[OutboxItem]:
+        """See `Store`."""
+        table = tables.outbox.c
+        query = _items().where(table.status == "parked").order_by(table.id.desc()).limit(limit)
+        with self._read() as connection:
+            return [_item(row) for row in connection.execute(query)]
+
+    def close(self) -> None:
+        """See `Store`."""
+        self._engine.dispose()
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        # Python's own transaction handling would begin late and end early; we do it below.
+        connection.isolation_level = None
+        for pragma in (
+            "page_size = 16384",  # blobs of 100 KB; counts only for a new file
+            "journal_mode = WAL",
+            "synchronous = NORMAL",
+            "foreign_keys = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get("write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _advice(error: SQLAlchemyError) -> str:
+    """What went wrong and what to do, from the driver's own words."""
+    words = str(getattr(error, "orig", None) or error).strip()
+    for sign, fix in _ADVICE:
+        if sign in words:
+            return f"{words}. {fix}"
+    return words
+
+
+_ADVICE = (
+    (
+        "database is locked",
+        "Another process is writing to it: is a second least-monitor running, or a backup?",
+    ),
+    (
+        "disk is full",
+        "Nothing of this tick was written. Free some space or shorten the retention; the "
+        "monitor goes on from the last commit",
+    ),
+    (
+        "malformed",
+        "The file is damaged. Restore a backup, or move it away and start afresh: the source "
+        "is then read again",
+    ),
+    (
+        "not a database",
+        "The file is not SQLite's (or its start is damaged). Point [store] url to another path",
+    ),
+    ("readonly", "The file or its folder may not be written: check owner and permissions"),
+    ("unable to open", "Check that the folder exists and that this user may write there"),
+    ("disk I/O error", "The disk failed to read or write: check the disk and its mount"),
+    ("could not connect", "Is the server up, and are host, port and password right?"),
+    ("onnection refused", "Is the server up, and are host, port and password right?"),
+)
+
+
+def _incident(document: str) -> Incident:
+    return documents.incident_from(documents.loads(document))
+
+
+def _incident_row(incident: Incident) -> dict[str, Any]:
+    return {
+        "id": incident.id,
+        "state": incident.state.value,
+        "method": incident.finding.method.value,
+        "outcome": incident.finding.outcome,
+        "opened_at": incident.opened_at,
+        "resolved_at": incident.resolved_at,
+        "document": documents.dumps(documents.incident_document(incident)).decode(),
+    }
+
+
+def _audit_row(incident: str, at: datetime, kind: str, actor: str, note: str) -> dict[str, Any]:
+    return {"incident": incident, "at": at, "kind": kind, "actor": actor, "note": note}
+
+
+def _pairs(found: Iterable[Any]) -> dict[Any, Any]:
+    return {row[0]: row[1] for row in found}
+
+
+def _items() -> Select[Any]:
+    table = tables.outbox.c
+    return select(table.id, table.notifier, table.document, table.attempts, table.error)
+
+
+def _item(row: Sequence[Any]) -> OutboxItem:
+    number, notifier, document, attempts, error = row
+    notification = documents.notification_from(documents.loads(document))
+    return OutboxItem(number, notifier, notification, attempts, error)

@@ -1,0 +1,187 @@
+"""The tables, and how an older database becomes a newer one.
+
+Written so that SQLite and PostgreSQL both take it. Documents are JSON text; what is searched
+or sorted has a column of its own. Times are microseconds since 1970 in UTC, because ISO texts
+with and without a fraction do not sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+from monitor.edge.store import StoreError
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class Instant(TypeDecorator[datetime]):
+    """Aware datetime ↔ microseconds since 1970."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        """SQLite keeps a time in its row id only if the column is called INTEGER."""
+        kind = Integer() if dialect.name == "sqlite" else BigInteger()
+        return dialect.type_descriptor(kind)
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        """Exact: no floating point on the way."""
+        return None if value is None else (value - _EPOCH) // _MICROSECOND
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        """Inverse of `process_bind_param`."""
+        return None if value is None else _EPOCH + value * _MICROSECOND
+
+
+_Serial = BigInteger().with_variant(Integer, "sqlite")
+
+metadata = MetaData()
+
+schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
+
+slices = Table(
+    "slices",
+    metadata,
+    Column("start", Instant, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
+state = Table(
+    "state",
+    metadata,
+    Column("name", String(200), primary_key=True),
+    Column("data", LargeBinary, nullable=False),
+)
+
+position = Table(
+    "position",
+    metadata,
+    # One source a store, so one row.
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("document", Text, nullable=False),
+)
+
+incidents = Table(
+    "incidents",
+    metadata,
+    Column("id", String(200), primary_key=True),
+    Column("state", String(20), nullable=False),
+    Column("method", String(20), nullable=False),
+    Column("outcome", String(200), nullable=False),
+    Column("opened_at", Instant, nullable=False),
+    Column("resolved_at", Instant),
+    Column("document", Text, nullable=False),
+    Index("incidents_newest", "opened_at", "id"),
+    Index("incidents_state", "state"),
+)
+
+_incident = Column("incident", String(200), ForeignKey("incidents.id"), nullable=False)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    _incident.copy(),
+    Column("at", Instant, nullable=False),
+    Column("kind", String(40), nullable=False),
+    Column("actor", String(200), nullable=False),
+    Column("note", Text, nullable=False),
+    Index("audit_incident", "incident"),
+)
+
+labels = Table(
+    "labels",
+    metadata,
+    Column("incident", String(200), ForeignKey("incidents.id"), primary_key=True),
+    Column("verdict", String(20), nullable=False),
+)
+
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("notifier", String(200), nullable=False),
+    _incident.copy(),
+    Column("change", String(20), nullable=False),
+    Column("at", Instant, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("next_at", Instant, nullable=False),
+    Column("error", Text, nullable=False),
+    # A tick computed twice must not ring twice.
+    UniqueConstraint("notifier", "incident", "change", "at"),
+    Index("outbox_due", "status", "notifier", "incident", "id"),
+)
+
+rejected_counts = Table(
+    "rejected_counts",
+    metadata,
+    Column("reason", String(200), primary_key=True),
+    Column("count", BigInteger, nullable=False),
+)
+
+rejected_records = Table(
+    "rejected_records",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("reason", String(200), nullable=False),
+    Column("place", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("raw", LargeBinary, nullable=False),
+    Index("rejected_reason", "reason"),
+)
+
+
+def _create(connection: Connection) -> None:
+    metadata.create_all(connection)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create,)
+"""Step i turns version i into version i + 1; an empty database is version 0. Append only."""
+
+
+def migrate(connection: Connection) -> None:
+    """Bring the database to the newest version, inside the caller's transaction.
+
+    Raises:
+        StoreError: a newer release of least-monitor wrote it.
+    """
+    version = 0
+    if inspect(connection).has_table(schema_version.name):
+        version = connection.scalar(select(func.max(schema_version.c.version))) or 0
+    if version > len(MIGRATIONS):
+        raise StoreError(
+            f"the store has schema version {version}, this release knows up to "
+            f"{len(MIGRATIONS)}: a newer least-monitor wrote it. Upgrade this one, or point "
+            "[store] url to another place"
+        )
+    for step, change in enumerate(MIGRATIONS[version:], start=version + 1):
+        change(connection)
+        connection.execute(insert(schema_version).values(version=step))
