@@ -1,0 +1,110 @@
+"""What a configuration means once it has been checked: frozen, complete, free of file syntax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from monitor.domain import Settings
+from monitor.expression import Expression
+
+
+@dataclass(frozen=True, slots=True)
+class TimeDefinition:
+    """Where the event time stands and how it is written."""
+
+    column: str
+    """The time, or with `clock` the date."""
+    clock: str | None = None
+    """Column of the wall clock beside the date."""
+    format: str | None = None
+    """``HHMM`` or ``HH:MM`` with `clock`; else a strptime format. None: ISO 8601 or a real type."""
+    unit: Literal["s", "ms", "us", "ns"] | None = None
+    """Of numbers, counted from 1970."""
+    zone: str | None = None
+    """Of times that carry no zone themselves."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return (self.column,) if self.clock is None else (self.column, self.clock)
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeDefinition:
+    """A named way to fail."""
+
+    name: str
+    when: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSettings:
+    """Logs in files."""
+
+    paths: tuple[str, ...] = ()
+    """Files or globs, absolute; ``-`` is standard input."""
+    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
+    delimiter: str | None = None
+    """Of CSV; None: found out from the header."""
+    follow: bool = True
+    """Files may grow and new ones appear: an unfinished last line waits."""
+    poll: timedelta = timedelta(seconds=5)
+    max_rejected_ratio: float = 0.2
+    """Above this share of rejected rows the input is taken for the wrong one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Where state is kept between runs."""
+
+    url: str = field(default="sqlite:///least-monitor.db", repr=False)
+    """SQLAlchemy URL; it may hold a password."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogNotifier:
+    """Incidents as log lines."""
+
+    format: Literal["human", "json"] = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookNotifier:
+    """Incidents as signed HTTP posts."""
+
+    url: str
+    secret: str | None = field(default=None, repr=False)
+    """Key of the HMAC-SHA256 signature."""
+    timeout: timedelta = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Metrics, health and the interface for programs."""
+
+    host: str = "127.0.0.1"
+    port: int = 9469
+    token: str | None = field(default=None, repr=False)
+    """Asked of whoever changes state, and of every reader when not on loopback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One checked configuration."""
+
+    path: Path
+    settings: Settings
+    """All that a tick depends on."""
+    time: TimeDefinition
+    columns: tuple[str, ...]
+    """The column behind each attribute, in the order of `settings.schema.attributes`."""
+    tier_names: tuple[str, ...]
+    """By tier number; numbers where the file gives no names."""
+    outcomes: tuple[OutcomeDefinition, ...]
+    source: FilesSettings = FilesSettings()
+    store: StoreSettings = StoreSettings()
+    notifiers: tuple[LogNotifier | WebhookNotifier, ...] = (LogNotifier(),)
+    http: HttpSettings = HttpSettings()

@@ -1,0 +1,408 @@
+"""The file's sections as pydantic sees them: types, ranges and what each key means.
+
+Defaults are not written here: they come from the dataclasses that the sections turn into.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic_core import PydanticCustomError
+
+from monitor.config.model import FilesSettings, HttpSettings, LogNotifier, WebhookNotifier
+from monitor.domain import (
+    DetectionSettings,
+    IncidentSettings,
+    LearnerSettings,
+    Method,
+    WindowSettings,
+)
+
+_UNITS = {
+    "ms": "milliseconds",
+    "s": "seconds",
+    "m": "minutes",
+    "h": "hours",
+    "d": "days",
+    "w": "weeks",
+}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+
+
+def parse_duration(value: object) -> timedelta:
+    """A length of time such as ``30m``, ``24h``, ``1h30m``, ``28d``.
+
+    Raises:
+        PydanticCustomError: for anything else, bare numbers included: a number has no unit.
+
+    >>> parse_duration("1h30m")
+    datetime.timedelta(seconds=5400)
+    """
+    if not isinstance(value, str) or not _DURATION.fullmatch(value.strip()):
+        raise PydanticCustomError(
+            "duration", 'is not a duration; write a text with a unit, for example "30m" or "28d"'
+        )
+    parts = _PART.findall(value)
+    try:
+        return sum((timedelta(**{_UNITS[u]: float(n)}) for n, u in parts), timedelta())
+    except OverflowError:
+        raise PydanticCustomError("duration", "is too long") from None
+
+
+def format_duration(length: timedelta) -> str:
+    """The shortest text that `parse_duration` reads back.
+
+    >>> format_duration(timedelta(hours=36))
+    '36h'
+    """
+    milliseconds = round(length / timedelta(milliseconds=1))
+    for unit in ("d", "h", "m", "s"):
+        size = timedelta(**{_UNITS[unit]: 1}) // timedelta(milliseconds=1)
+        if milliseconds and milliseconds % size == 0:
+            return f"{milliseconds // size}{unit}"
+    return f"{milliseconds}ms"
+
+
+def _method(value: object) -> object:
+    for method in Method:
+        if value == method.value:
+            return method
+    return value
+
+
+def _one_or_many(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _named(key: str) -> Any:
+    return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
+
+
+def _condition(value: object) -> object:
+    return {"name": value, "when": value} if isinstance(value, str) else value
+
+
+def _tiers(value: object) -> object:
+    return False if value == "free" else value
+
+
+Duration = Annotated[
+    timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
+]
+MethodName = Annotated[Method, BeforeValidator(_method)]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
+Texts = Annotated[list[str], BeforeValidator(_one_or_many)]
+_NONE = timedelta(0)
+
+_files = FilesSettings()
+_window = WindowSettings()
+_learner = LearnerSettings()
+_detection = DetectionSettings()
+_incidents = IncidentSettings()
+_http = HttpSettings()
+
+
+class Section(BaseModel):
+    """A table of the file; keys nobody knows are an error."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class SourceSection(Section):
+    """Where events come from."""
+
+    kind: Literal["files"] = Field(
+        default="files", description="`files`: logs on disk or standard input."
+    )
+    paths: Texts = Field(
+        default_factory=list,
+        description="Files or globs, relative to this file; `-` is standard input. "
+        "Commands that take INPUT use that instead.",
+    )
+    format: Literal["auto", "parquet", "csv", "jsonl"] = Field(
+        default=_files.format,
+        description="`auto` goes by name and first bytes. `.gz`, `.zst`, `.bz2` are unpacked.",
+    )
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        default=_files.delimiter, description="Of CSV; found out from the header when left out."
+    )
+    follow: bool = Field(
+        default=_files.follow,
+        description="Files may grow and new ones appear while the daemon runs.",
+    )
+    poll: Duration = Field(
+        default=_files.poll, gt=_NONE, description="How often to look for new rows and files."
+    )
+    max_rejected_ratio: float = Field(
+        default=_files.max_rejected_ratio,
+        ge=0,
+        le=1,
+        description="Stop when more than this share of the rows cannot be understood.",
+    )
+
+
+class TimeTable(Section):
+    """`time`, in full."""
+
+    column: str | None = Field(default=None, description="Column of the event time.")
+    date: str | None = Field(default=None, description="Column of the date, together with `clock`.")
+    clock: str | None = Field(
+        default=None, description="Column of the wall clock, together with `date`."
+    )
+    format: str | None = Field(
+        default=None,
+        description="With `clock`: `HHMM` (515 is 05:15) or `HH:MM`. With `column`: a strptime "
+        "format such as `%d/%b/%Y:%H:%M:%S %z`; left out: ISO 8601 or a real time type.",
+    )
+    unit: Literal["s", "ms", "us", "ns"] | None = Field(
+        default=None, description="Of a number counted from 1970-01-01 UTC."
+    )
+    zone: str | None = Field(
+        default=None,
+        description="Time zone of times that carry none, for example `America/New_York`.",
+    )
+
+
+class AttributeTable(Section):
+    """One attribute; a plain text is short for `{name = …}`."""
+
+    name: Name = Field(description="Its name in causes, reports and metrics.")
+    column: str | None = Field(
+        default=None, description="Its column in the log; the name when left out."
+    )
+    tier: int | str = Field(
+        default=0,
+        description="Its tier, a number or one of `tiers`. "
+        "Causes run within a tier or to a later one, never back.",
+    )
+
+
+class OutcomeTable(Section):
+    """One way to fail; a plain text is short for a column that is true, or not zero, on failure."""
+
+    name: Name = Field(description="Its name in incidents and metrics.")
+    when: str = Field(
+        description="The condition over the columns of the log, for example "
+        "`coalesce(arr_delay, dep_delay) >= 60`."
+    )
+
+
+class SchemaSection(Section):
+    """What an event carries."""
+
+    time: Annotated[TimeTable, _named("column")] = Field(
+        description="The event time: a column, or a table (below)."
+    )
+    zone: str | None = Field(default=None, description="Short for `time.zone`.")
+    unit: Literal["s", "ms", "us", "ns"] | None = Field(
+        default=None, description="Short for `time.unit`."
+    )
+    tiers: list[str] = Field(
+        default_factory=list, description="Names of the tiers, causes first; optional."
+    )
+    attributes: list[Annotated[AttributeTable, _named("name")]] = Field(
+        min_length=1, description="The categorical fields in which causes are sought (below)."
+    )
+    outcomes: list[Annotated[OutcomeTable, BeforeValidator(_condition)]] = Field(
+        min_length=1, description="The ways to fail (below)."
+    )
+    error_code: str | None = Field(
+        default=None,
+        description="Column of an error code, present on failures only; it annotates causes.",
+    )
+
+
+class WindowSection(Section):
+    """How events become slices and windows."""
+
+    slice_length: Duration = Field(
+        default=_window.slice_length,
+        gt=_NONE,
+        description="A diagnosis runs at the end of each slice.",
+    )
+    length: Duration = Field(
+        default=_window.length,
+        gt=_NONE,
+        description="The window T; T′ is as long and lies before it.",
+    )
+    allowed_lateness: Duration = Field(
+        default=_window.allowed_lateness,
+        ge=_NONE,
+        description="How long a slice waits for late rows.",
+    )
+    max_future: Duration = Field(
+        default=_window.max_future,
+        ge=_NONE,
+        description="Rows further ahead than this are set aside.",
+    )
+    zone: str = Field(
+        default=_window.zone,
+        description="Time zone of the daily rhythm; that of `schema.time` if it has.",
+    )
+    min_count: int = Field(
+        default=_window.min_count, ge=1, description="Rows of a value before it becomes a node."
+    )
+    max_values: int = Field(
+        default=_window.max_values,
+        ge=1,
+        description="Nodes per attribute; the rest count as `(other)`.",
+    )
+
+
+class LearnerSection(Section):
+    """LEAST, the structure learner, at every tick."""
+
+    tiers: Annotated[bool, BeforeValidator(_tiers)] = Field(
+        default=_learner.tiers,
+        description='Keep edges to the order of tiers; `"free"` is the paper.',
+    )
+    l1: float = Field(default=_learner.l1, ge=0, description="Price of an edge.")
+    threshold: float = Field(
+        default=_learner.threshold, ge=0, description="|W| below this is no edge."
+    )
+    warm_steps: int = Field(
+        default=_learner.warm_steps, ge=1, description="Steps when it goes on from the tick before."
+    )
+    cold_steps: int = Field(
+        default=_learner.cold_steps, ge=1, description="Steps from a fresh start."
+    )
+    learning_rate: float = Field(default=_learner.learning_rate, gt=0, le=1, description="Of Adam.")
+    max_nodes: int = Field(
+        default=_learner.max_nodes,
+        ge=2,
+        description="Nodes in the graph; the most frequent are kept.",
+    )
+    max_paths: int = Field(
+        default=_learner.max_paths, ge=1, description="Paths followed per outcome."
+    )
+    max_path_length: int = Field(
+        default=_learner.max_path_length, ge=2, description="Nodes in a path."
+    )
+
+
+class DetectionSection(Section):
+    """What counts as an anomaly."""
+
+    report: MethodName = Field(
+        default=_detection.report, description="The method that notifies: `excess` or `paper`."
+    )
+    compare: list[MethodName] = Field(
+        default_factory=lambda: list(_detection.compare),
+        description="Methods tracked beside it, silently.",
+    )
+    history: Duration = Field(
+        default=_detection.history, gt=_NONE, description="The past that the baseline learns from."
+    )
+    learning: Duration = Field(
+        default=_detection.learning,
+        ge=_NONE,
+        description="History needed before the first verdict.",
+    )
+    horizons: list[Annotated[int, Field(ge=1)]] = Field(
+        default_factory=lambda: list(_detection.horizons),
+        min_length=1,
+        description="Lengths of the recent past that are judged, in slices, ascending; "
+        "the default is cut to the window.",
+    )
+    false_alarms_per_week: float = Field(
+        default=_detection.false_alarms_per_week, gt=0, description="The budget of false alarms."
+    )
+    min_failures: int = Field(
+        default=_detection.min_failures, ge=1, description="Fewer failures are never an anomaly."
+    )
+    paper_p_value: float = Field(
+        default=_detection.paper_p_value, gt=0, lt=1, description="Threshold of the method `paper`."
+    )
+    max_causes: int = Field(
+        default=_detection.max_causes, ge=1, description="Causes named per outcome."
+    )
+
+
+class IncidentsSection(Section):
+    """When an incident opens, worsens and ends."""
+
+    resolve_after: int = Field(
+        default=_incidents.resolve_after, ge=1, description="Ticks unseen before it is resolved."
+    )
+    worsen_factor: float = Field(
+        default=_incidents.worsen_factor, gt=1, description="Growth of the excess that is news."
+    )
+    renotify_after: Duration = Field(
+        default=_incidents.renotify_after,
+        gt=_NONE,
+        description="Remind of an open incident after this.",
+    )
+
+
+class StoreSection(Section):
+    """Where state is kept between runs; rows are kept for `detection.history` plus two windows."""
+
+    url: str | None = Field(
+        default=None,
+        description="SQLAlchemy URL, by default `sqlite:///least-monitor.db`; a relative SQLite "
+        "path is relative to the working directory.",
+    )
+    url_file: str | None = Field(
+        default=None, description="A file that holds the URL, for secrets."
+    )
+
+
+class LogSection(Section):
+    """Incidents as log lines."""
+
+    kind: Literal["log"] = Field(description="`log`")
+    format: Literal["human", "json"] = Field(
+        default=LogNotifier().format, description="Shape of a line."
+    )
+
+
+class WebhookSection(Section):
+    """Incidents as HTTP posts."""
+
+    kind: Literal["webhook"] = Field(description="`webhook`")
+    url: str = Field(pattern=r"^https?://[^\s/]+", description="Where to post.")
+    secret_file: str | None = Field(
+        default=None, description="A file that holds the key of the HMAC-SHA256 signature."
+    )
+    timeout: Duration = Field(
+        default=WebhookNotifier("http://x").timeout, gt=_NONE, description="Of one delivery."
+    )
+
+
+Notifier = Annotated[LogSection | WebhookSection, Field(discriminator="kind")]
+
+
+class HttpSection(Section):
+    """Metrics, health and the interface for programs."""
+
+    host: str = Field(
+        default=_http.host,
+        min_length=1,
+        description="Address to listen on; beyond loopback a token is due",
+    )
+    port: int = Field(default=_http.port, ge=0, le=65535, description="0 takes any free port.")
+    token_file: str | None = Field(
+        default=None,
+        description="A file that holds the token for changes, and for reading from outside.",
+    )
+
+
+class Document(Section):
+    """The whole file."""
+
+    seed: int = Field(
+        default=0, ge=0, description="Of everything random; same seed, same incidents."
+    )
+    source: SourceSection = SourceSection()
+    schema_: SchemaSection = Field(alias="schema")
+    window: WindowSection = WindowSection()
+    learner: LearnerSection = LearnerSection()
+    detection: DetectionSection = DetectionSection()
+    incidents: IncidentsSection = IncidentsSection()
+    store: StoreSection = StoreSection()
+    notifiers: list[Notifier] = Field(default_factory=list)
+    http: HttpSection = HttpSection()

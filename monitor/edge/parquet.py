@@ -1,0 +1,81 @@
+"""Parquet files: whole when they are complete, in row groups of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from monitor.edge.readers import BATCH_ROWS, Chunk, State, UnreadableError
+
+
+class ParquetReader:
+    """One Parquet file.
+
+    Args:
+        name: for people.
+        source: a path or a seekable file.
+        needed: the columns to read; others stay on disk.
+    """
+
+    def __init__(self, name: str, source: Any, needed: Collection[str]) -> None:
+        self.name = name
+        self.needed = needed
+        try:
+            self.schema = pq.read_schema(source)
+            words = [
+                field.name
+                for field in self.schema
+                if field.name in needed and pa.types.is_string(field.type)
+            ]
+            # Text stays in the file's own dictionary: only distinct values are ever decoded.
+            self.file = pq.ParquetFile(source, read_dictionary=words)
+        except (pa.ArrowException, OSError, EOFError) as error:
+            raise UnreadableError(
+                "broken_file",
+                f"no complete Parquet file ({_first_line(error)}); write it elsewhere and move it "
+                "in when it is complete",
+            ) from None
+
+    def columns(self) -> set[str]:
+        """The columns of its schema."""
+        return set(self.schema.names)
+
+    def optional(self) -> bool:
+        """Parquet's columns are there or they are not."""
+        return False
+
+    def chunks(self, state: State) -> Iterator[Chunk]:
+        """Row groups behind `state`, cut to bounded batches."""
+        done = int(state.get("rows", 0))
+        groups: list[int] = []
+        skipped = 0
+        for group in range(self.file.num_row_groups):
+            rows = self.file.metadata.row_group(group).num_rows
+            if not groups and skipped + rows <= done:
+                skipped += rows
+            else:
+                groups.append(group)
+        columns = [name for name in self.schema.names if name in self.needed]
+        try:
+            batches = self.file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns)
+            for batch in batches:
+                first, skipped = skipped, skipped + batch.num_rows
+                if skipped <= done:
+                    continue
+                if first < done:
+                    batch, first = batch.slice(done - first), done
+                yield Chunk(batch, self._locator(first), {"rows": skipped})
+        except (pa.ArrowException, OSError) as error:
+            raise UnreadableError(
+                "broken_file", f"breaks off behind row {skipped}: {_first_line(error)}"
+            ) from None
+
+    def _locator(self, first: int) -> Any:
+        return lambda row: f"{self.name}, row {first + row + 1}"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200]
