@@ -1,0 +1,67 @@
+# make demo    replay real flights and a simulated day, show the incidents (SERVE=0: then end)
+# make test    everything that must hold before a change lands; needs nothing installed before
+# make check   the quick part of it: style, types, import contracts
+# make bench   all benchmarks; rows in out/*.json
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
+export TF_CPP_MIN_LOG_LEVEL ?= 2
+PYTEST_ARGS ?=
+BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py,$(wildcard benchmarks/*.py)))
+
+.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
+
+# Stamps say which requirements a virtual environment holds, so that a second run installs nothing.
+$(VENV)/pyvenv.cfg:
+	@.ci/venv $(VENV)
+
+$(VENV)/.runtime: requirements.txt pyproject.toml .ci/install | $(VENV)/pyvenv.cfg
+	@.ci/install $(VENV) requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.txt pyproject.toml .ci/install | $(VENV)/pyvenv.cfg
+	@.ci/install $(VENV) requirements-dev.txt
+	@touch $@ $(VENV)/.runtime  # the development set contains the runtime set
+
+demo: $(VENV)/.runtime
+	@$(BIN)/least-monitor demo
+
+check: $(VENV)/.dev
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+tools:
+	@.ci/tools
+
+test: $(VENV)/.dev tools check
+	@$(BIN)/pytest --cov=least --cov=monitor --cov-report=term:skip-covered --cov-report=xml $(PYTEST_ARGS)
+
+bench: $(addprefix bench-,$(BENCHMARKS))
+
+bench-%: $(VENV)/.dev
+	@mkdir -p out
+	@$(BIN)/python -m benchmarks.$* --json out/$*.json
+
+# Pin again after a change of pyproject.toml; the addresses of indexes stay out of the files.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --no-annotate --no-header
+requirements: $(VENV)/.dev
+	@$(COMPILE) pyproject.toml -o requirements.txt
+	@$(COMPILE) pyproject.toml --group dev -c requirements.txt -o requirements-dev.txt
+
+clean:
+	rm -rf build dist out .coverage coverage.xml .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find least monitor tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV) .tools *.egg-info
