@@ -1,0 +1,418 @@
+"""Tables → the minimal causes of one outcome: scan, name, explain away, look again.
+
+The best cell over all horizons is found by an over-dispersed score. How specific the cause
+is follows from the remainders of nested cells (plain Poisson: over-dispersion is shared
+within one window). Its rows are then expected to fail as they did, and the scan is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor.encoding import Coded
+from monitor.significance import excess_p_value, excess_score, poisson_score, q_values
+from monitor.window import Horizons, Layout
+
+Conditions = tuple[tuple[int, int], ...]
+"""(attribute, node number) pairs; () is everything."""
+
+MIN_RATIO = 1.5
+"""Observed over expected, for a cell to be a candidate."""
+LEAVE_ONE_OUT = 2.0
+"""Failures added to both sides when the rest of the traffic is compared."""
+REMAINDER_SCORE = 5.0
+REMAINDER_RATIO = 1.3
+CHILD_SHARE = 0.8
+CHILD_PREFERENCE = 1.0
+EVERYTHING_SHARE = 0.5
+"""A value whose complement is elevated by this share of its own ratio is "everything"."""
+LATER_ROUNDS = 2.0
+"""Nats asked on top of the threshold once a cause has been found."""
+DROP_ONE = 5.0
+ENDED = 3.0
+"""Nats by which a recent suffix must prefer the base rate."""
+SUFFIXES = (2, 4, 8, 16, 24, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Over-dispersion s of one outcome, by horizon and order of the cell (0, 1, 2)."""
+
+    values: np.ndarray  # (horizons, 3)
+
+    def sizes(self, orders: np.ndarray) -> np.ndarray:
+        """κ = 1/s² for every horizon and cell, (horizons, cells)."""
+        return np.asarray(1.0 / np.maximum(self.values, 0.02)[:, orders] ** 2)
+
+
+@dataclass(slots=True)
+class Suspect:
+    """A cause found by the scan."""
+
+    conditions: Conditions
+    horizon: int
+    """Index into the horizons."""
+    score: float
+    p_value: float
+    q_value: float
+    chain: tuple[Conditions, ...]
+    runners_up: tuple[tuple[Conditions, float], ...]
+    observed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (slices,) oldest first
+    expected: np.ndarray = field(default_factory=lambda: np.zeros(0))  # by the baseline
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    matches: list[np.ndarray] = field(default_factory=list)
+    """Per slice: which rows are the cause's."""
+    ended: bool = False
+
+    def total(self, span: int) -> tuple[float, float, float]:
+        """Observed, expected and rows over the last `span` slices."""
+        return (
+            float(self.observed[-span:].sum()),
+            float(self.expected[-span:].sum()),
+            float(self.rows[-span:].sum()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """The causes of one outcome at one tick."""
+
+    suspects: tuple[Suspect, ...]
+    best_score: float
+    """Of the scan's first round, whether or not it passed."""
+    unexplained: float
+    """Share of the outcome's excess that no cause explains."""
+
+
+def attribute(
+    outcome: int,
+    tables: Horizons,
+    scatter: Scatter,
+    threshold: float,
+    min_failures: int,
+    max_causes: int,
+) -> Attribution:
+    """Find the causes of `outcome`, best first."""
+    scan = _Scan(outcome, tables, scatter, min_failures)
+    if not len(scan.cells):
+        return Attribution((), -np.inf, 0.0)
+    gates = scan.gates()
+    best = float(gates.max())
+    suspects: list[Suspect] = []
+    while len(suspects) < max_causes:
+        wanted = threshold + (LATER_ROUNDS if suspects else 0.0)
+        suspect = scan.best(gates, wanted)
+        if suspect is None or any(s.conditions == suspect.conditions for s in suspects):
+            break
+        suspects.append(suspect)
+        scan.locate(suspect)
+        if len(suspects) < max_causes:
+            scan.explain(suspect)
+            gates = scan.gates()
+    unexplained = scan.unexplained() if suspects else 0.0
+    if len(suspects) > 1:
+        suspects = _jointly(suspects, scan, threshold)
+    for suspect in suspects:
+        suspect.ended = _has_ended(suspect, tables.horizons[suspect.horizon])
+    return Attribution(tuple(suspects), best, unexplained)
+
+
+class _Scan:
+    """One outcome's tables, restricted to cells with enough failures."""
+
+    def __init__(self, outcome: int, tables: Horizons, scatter: Scatter, min_failures: int) -> None:
+        self.outcome, self.tables, self.layout = outcome, tables, tables.layout
+        self.min_failures = min_failures
+        observed = tables.observed[:, outcome]
+        self.cells = np.flatnonzero(observed[-1] >= min_failures)
+        self.observed = observed[:, self.cells]
+        self.expected = tables.expected[:, outcome][:, self.cells]
+        self.base_expected = self.expected
+        if not len(self.cells):
+            return
+        block = self.layout.block_of(self.cells)
+        lengths = np.array([len(b) for b in self.layout.blocks])
+        self.order = lengths[block]
+        parents = self.layout.parents(self.cells)
+        # a pair's singles hold its failures too, so they are among the cells
+        self.parents = np.where(
+            parents >= 0, np.searchsorted(self.cells, np.maximum(parents, 0)), -1
+        )
+        self.pairs = np.flatnonzero(self.order == 2)
+        self.size = scatter.sizes(self.order)
+        present = np.add.reduceat(tables.expected[-1, outcome] > 0, self.layout.starts)
+        of_order = np.array([np.count_nonzero(lengths == n) for n in range(3)])
+        self.price = (
+            np.log(3.0)
+            + np.log(of_order[self.order])
+            + np.log(np.maximum(present[block], 1))
+            + np.log(len(tables.horizons))
+        )
+        self.tests = int(present.sum()) * len(tables.horizons)
+        self._mu: list[np.ndarray] | None = None
+        self._place: np.ndarray | None = None
+
+    def _rest(self) -> np.ndarray:
+        """How elevated the rest of the traffic is (at least 1), per horizon and cell."""
+        o, e, k = self.observed, self.expected, LEAVE_ONE_OUT
+        ratio = np.maximum((o[:, :1] - o + k) / (e[:, :1] - e + k), 1.0)
+        ratio[:, 0] = 1.0
+        if len(self.pairs):
+            for parent in self.parents[self.pairs].T:
+                wider = (o[:, parent] - o[:, self.pairs] + k) / (
+                    np.maximum(e[:, parent] - e[:, self.pairs], 0) + k
+                )
+                ratio[:, self.pairs] = np.maximum(ratio[:, self.pairs], wider)
+        return ratio
+
+    def gates(self) -> np.ndarray:
+        """Score of every candidate against its own rate times that of the rest."""
+        fair = self.expected * self._rest()
+        score = excess_score(self.observed, fair, self.size) - self.price
+        weak = (self.observed < self.min_failures) | (self.observed < MIN_RATIO * fair)
+        return np.asarray(np.where(weak, -np.inf, score))
+
+    def best(self, gates: np.ndarray, threshold: float) -> Suspect | None:
+        """The best candidate above the threshold, named as specifically as its remainders ask."""
+        specific = gates[:, 1:]
+        if specific.size and specific.max() > threshold:
+            h, j = np.unravel_index(int(np.argmax(specific)), specific.shape)
+            h, j = int(h), int(j) + 1
+        elif gates[:, 0].max() > threshold:
+            h, j = int(np.argmax(gates[:, 0])), 0
+        else:
+            return None
+        chain = self._name(h, j, threshold)
+        score = float(gates[h, j])
+        p_value = self._p_value(h, j)
+        peaks = gates.max(axis=0)
+        ranked = [int(i) for i in np.argsort(-peaks)[:12] if peaks[i] > 0]
+        named = [self.layout.conditions(int(self.cells[i])) for i in chain]
+        others = [
+            (conditions, float(peaks[i]))
+            for i in ranked
+            if (conditions := self.layout.conditions(int(self.cells[i]))) != named[-1]
+        ]
+        p_all = np.exp(-np.maximum(peaks[peaks > 0] + self.price[peaks > 0], 0))
+        q = q_values(np.append(p_all, p_value), self.tests)[-1]
+        return Suspect(named[-1], h, score, p_value, float(q), tuple(named), tuple(others[:5]))
+
+    def _p_value(self, h: int, j: int) -> float:
+        fair = self.expected[h, j] * self._rest()[h, j]
+        return float(excess_p_value(self.observed[h, j], fair, self.size[h, j]))
+
+    def _elevated(self, h: int, o: float, e: float, out: tuple[float, float]) -> bool:
+        fair = max(e, 0.0) * max((out[0] + 1) / (out[1] + 1), 1.0)
+        return poisson_score(o, fair) > REMAINDER_SCORE and o >= REMAINDER_RATIO * fair
+
+    def _name(self, h: int, j: int, threshold: float) -> list[int]:
+        """Move between nested cells until the remainder rule is content; the way taken."""
+        o, e = self.observed[h], self.expected[h]
+        chain = [j]
+        for _ in range(4):
+            j = chain[-1]
+            outside = (o[0] - o[j], e[0] - e[j])
+            moved = None
+            if self.order[j] == 2:
+                moved = self._wider(h, j)
+            elif self.order[j] == 1:
+                ratio_in = o[j] / max(e[j], 1e-6)
+                ratio_out = outside[0] / max(outside[1], 1e-6)
+                whole = excess_score(
+                    np.array(outside[0]), np.array(max(outside[1], 1e-6)), self.size[h, 0]
+                )
+                if whole > threshold and ratio_out > EVERYTHING_SHARE * ratio_in:
+                    return [*chain, 0]
+                moved = self._narrower(h, j)
+            if moved is None or moved in chain:
+                return chain
+            chain.append(moved)
+        return chain
+
+    def _wider(self, h: int, j: int) -> int | None:
+        """The parent whose remainder is itself elevated, if any."""
+        o, e = self.observed[h], self.expected[h]
+        best, best_score = None, 0.0
+        for parent in self.parents[j]:
+            rest = (o[parent] - o[j], e[parent] - e[j])
+            outside = (o[0] - o[parent], e[0] - e[parent])
+            score = poisson_score(rest[0], rest[1])
+            if self._elevated(h, rest[0], rest[1], outside) and score > best_score:
+                best, best_score = int(parent), score
+        return best
+
+    def _narrower(self, h: int, j: int) -> int | None:
+        """The child that holds the excess while the remainder fails as the rest does."""
+        o, e = self.observed[h], self.expected[h]
+        outside = (o[0] - o[j], e[0] - e[j])
+        ratio = o[j] / max(e[j], 1e-6)
+        ratio_out = max((outside[0] + 1) / (outside[1] + 1), 1.0)
+        best, best_preference = None, CHILD_PREFERENCE
+        for child in self.pairs[(self.parents[self.pairs] == j).any(axis=1)]:
+            if o[child] - e[child] < CHILD_SHARE * (o[j] - e[j]):
+                continue
+            rest = (o[j] - o[child], max(e[j] - e[child], 0.0))
+            if self._elevated(h, rest[0], rest[1], outside):
+                continue
+            preference = rest[1] * (ratio - ratio_out) - rest[0] * np.log(
+                max(ratio / ratio_out, 1.0001)
+            )
+            if preference >= best_preference:
+                best, best_preference = int(child), preference
+        return best
+
+    def locate(self, suspect: Suspect) -> None:
+        """Find the suspect's rows and count them slice by slice."""
+        slices = self.tables.slices
+        suspect.matches = [match(coded, suspect.conditions) for coded in slices]
+        counts = np.zeros((3, len(slices)))
+        for i, (coded, hit) in enumerate(zip(slices, suspect.matches, strict=True)):
+            weight = coded.slice.weight[hit]
+            counts[0, i] = weight[coded.slice.failed[hit, self.outcome]].sum()
+            counts[1, i] = weight @ coded.expected[hit, self.outcome]
+            counts[2, i] = weight.sum()
+        suspect.observed, suspect.expected, suspect.rows = counts
+
+    def explain(self, suspect: Suspect) -> None:
+        """Expect of the suspect's rows what they did, so that the rest can be seen."""
+        slices, horizons = self.tables.slices, self.tables.horizons
+        if self._mu is None:
+            self._mu = [coded.expected[:, self.outcome].copy() for coded in slices]
+        if self._place is None:
+            self._place = np.full(self.layout.size + 1, len(self.cells), np.int32)
+            self._place[self.cells] = np.arange(len(self.cells))
+        span = horizons[suspect.horizon]
+        changed = np.zeros((len(horizons), len(self.cells)))
+        overall = self._ratio(suspect, max(len(slices) - span, 0), len(slices))
+        newer = 0
+        for i, h in enumerate(horizons):
+            if newer >= span:
+                break
+            first, last = max(len(slices) - h, 0), len(slices) - newer
+            newer = h
+            factor = self._ratio(suspect, first, last, towards=overall)
+            block = np.zeros(len(self.cells) + 1)
+            for s in range(first, last):
+                hit = suspect.matches[s]
+                if not hit.any():
+                    continue
+                mu = self._mu[s]
+                gain = mu[hit] * (factor - 1)
+                mu[hit] += gain
+                if suspect.conditions:
+                    self._spread(block, slices[s], hit, gain)
+            if not suspect.conditions:
+                inner = self.expected[i - 1] if i else 0.0
+                block[:-1] = (self.expected[i] - inner) * (factor - 1)
+            changed[i:] += block[:-1]
+        self.expected = np.maximum(self.expected + changed, 0.0)
+
+    def _spread(self, block: np.ndarray, coded: Coded, hit: np.ndarray, gain: np.ndarray) -> None:
+        assert self._place is not None
+        place = self._place[self.layout.cells(coded.local[hit])]
+        weights = np.repeat(gain * coded.slice.weight[hit], place.shape[1])
+        block += np.bincount(place.ravel(), weights, len(block))
+
+    def _ratio(
+        self, suspect: Suspect, first: int, last: int, towards: float | None = None
+    ) -> float:
+        """Observed over currently expected among the suspect's rows of some slices, shrunk."""
+        assert self._mu is not None
+        slices = self.tables.slices
+        o = float(suspect.observed[first:last].sum())
+        e = 0.0
+        for s in range(first, last):
+            hit = suspect.matches[s]
+            e += float(slices[s].slice.weight[hit] @ self._mu[s][hit])
+        if towards is None:
+            return o / max(e, 1e-9)
+        shrink = 1.0 / max(towards, 1.0)
+        return (o + min(towards, 1e3) * shrink) / (e + shrink)
+
+    def unexplained(self) -> float:
+        """Share of the outcome's excess left over, in the horizon where it is largest."""
+        excess = self.observed[:, 0] - self.base_expected[:, 0]
+        h = int(np.argmax(excess))
+        if excess[h] <= 0:
+            return 0.0
+        left = self.observed[h, 0] - self.expected[h, 0]
+        return float(np.clip(left / excess[h], 0.0, 1.0))
+
+
+def match(coded: Coded, conditions: Conditions) -> np.ndarray:
+    """Which rows of a slice satisfy every condition, (m,) bool."""
+    hit = np.ones(len(coded.local), bool)
+    for attribute_index, number in conditions:
+        hit &= coded.local[:, attribute_index] == number
+    return hit
+
+
+def _has_ended(suspect: Suspect, span: int) -> bool:
+    """True when some recent suffix prefers the base rate over the incident's."""
+    for suffix in SUFFIXES:
+        if suffix >= span or suffix >= len(suspect.observed):
+            break
+        recent, fair = suspect.observed[-suffix:].sum(), suspect.expected[-suffix:].sum()
+        before = suspect.observed[-span:-suffix].sum()
+        expected_before = suspect.expected[-span:-suffix].sum()
+        ratio = max(before / max(expected_before, 1e-6), 1.01)
+        if fair * (ratio - 1) - recent * np.log(ratio) > ENDED:
+            return True
+    return False
+
+
+def began(suspect: Suspect) -> int:
+    """Index of the slice at which the excess began: the suffix of best Poisson score."""
+    observed = np.cumsum(suspect.observed[::-1])
+    expected = np.maximum(np.cumsum(suspect.expected[::-1]), 1e-6)
+    score = observed * np.log(np.maximum(observed, 1e-9) / expected) - (observed - expected)
+    score = np.where(observed > expected, score, 0.0)
+    return len(observed) - 1 - int(np.argmax(score))
+
+
+def _jointly(suspects: Sequence[Suspect], scan: _Scan, threshold: float) -> list[Suspect]:
+    """Fit all causes together and drop, one by one, those that are not needed."""
+    slices, horizons = scan.tables.slices, scan.tables.horizons
+    count = len(slices)
+    pattern_o = np.zeros(1 << len(suspects))
+    pattern_e = np.zeros(1 << len(suspects))
+    for s, coded in enumerate(slices):
+        pattern = np.zeros(len(coded.local), np.int64)
+        for bit, suspect in enumerate(suspects):
+            if count - s <= horizons[suspect.horizon]:
+                pattern |= suspect.matches[s].astype(np.int64) << bit
+        weight = coded.slice.weight
+        failed = weight * coded.slice.failed[:, scan.outcome]
+        pattern_o += np.bincount(pattern, failed, len(pattern_o))
+        pattern_e += np.bincount(pattern, weight * coded.expected[:, scan.outcome], len(pattern_e))
+    patterns = np.arange(len(pattern_o))
+
+    def likelihood(chosen: list[int]) -> float:
+        mu = np.maximum(pattern_e, 1e-12)
+        for _ in range(4):
+            for bit in chosen:
+                inside = (patterns >> bit & 1).astype(bool)
+                o, e = pattern_o[inside].sum(), mu[inside].sum()
+                if o > 0 and e > 0:
+                    mu = np.where(inside, mu * (o / e), mu)
+        return float((pattern_o * np.log(mu) - mu).sum())
+
+    chosen = list(range(len(suspects)))
+    while len(chosen) > 1:
+        whole = likelihood(chosen)
+        loss = [whole - likelihood([c for c in chosen if c != bit]) for bit in chosen]
+        weakest = int(np.argmin(loss))
+        if loss[weakest] >= threshold + DROP_ONE:
+            break
+        del chosen[weakest]
+    return [suspects[bit] for bit in chosen]
+
+
+def cell_of(layout: Layout, conditions: Conditions) -> int | None:
+    """The table cell of a cause, or None where it has none (three values or more)."""
+    if len(conditions) > 2 or any(a not in layout.attributes for a, _ in conditions):
+        return None
+    return layout.cell(conditions)

@@ -1,0 +1,217 @@
+"""History → how many failures this traffic should produce.
+
+Per outcome, a row's failure probability is base × time of day × a multiplier per attribute
+value. Multipliers are shrunk towards 1 by their own evidence. Rows are scored on arrival,
+before they can teach the baseline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+
+from monitor.domain import MISSING, OTHER
+from monitor.slices import Slice
+from monitor.window import QUANTUM
+
+SHRINK = 15.0
+"""Expected failures that a value's multiplier of 1 is worth."""
+SHRINK_DAY = 10.0
+SAMPLE_ROWS = 1500
+"""Rows a slice keeps as exposure; failures are all kept."""
+CAP = 2.0
+"""In periods when everything failed, failures teach at most this multiple of the expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Rows that must not teach: those of a reported cause while it lasted."""
+
+    outcome: int
+    conditions: tuple[tuple[int, int], ...]
+    """(attribute, code) pairs; empty is everything, which is capped instead."""
+    first: int
+    """Start of the first slice, µs since the epoch."""
+    last: int
+    """Start of the last slice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What the history keeps of a slice."""
+
+    start: int
+    slot: int
+    values: np.ndarray  # (n, attributes) int32 codes
+    exposure: np.ndarray  # (n,) events that each row stands for
+    failures: np.ndarray  # (n, outcomes) failures of each row
+    expected: np.ndarray  # (outcomes,) expected on arrival, whole slice
+
+
+def teach(piece: Slice, slot: int, expected: np.ndarray, sample: int = SAMPLE_ROWS) -> Taught:
+    """A slice as history: all failures, and at most `sample` rows of exposure.
+
+    Exposure is sampled at equal steps through the rows in their fixed order (by value),
+    which stratifies it: every value keeps its share.
+    """
+    start = int(piece.start.astype(np.int64))
+    failures = piece.failed * piece.weight[:, None]
+    if len(piece.weight) <= sample:
+        return Taught(
+            start, slot, piece.values, piece.weight.astype(float), failures.astype(float), expected
+        )
+    cumulative = np.cumsum(piece.weight)
+    step = cumulative[-1] / sample
+    drawn = np.searchsorted(cumulative, (np.arange(sample) + 0.5) * step)
+    exposure = np.bincount(drawn, minlength=len(piece.weight)) * step
+    keep = (exposure > 0) | failures.any(axis=1)
+    return Taught(
+        start,
+        slot,
+        piece.values[keep],
+        exposure[keep],
+        failures[keep].astype(float),
+        expected,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The fitted model; `expected` applies it."""
+
+    base: np.ndarray  # (outcomes,)
+    day: np.ndarray  # (outcomes, slots per day)
+    multipliers: tuple[np.ndarray, ...]  # per attribute (outcomes, nodes)
+    codes: np.ndarray  # (outcomes, codes) share of each error code among failures
+    fitted_at: int  # µs since the epoch
+
+    def expected(self, local: np.ndarray, slot: int) -> np.ndarray:
+        """Failure probability per row and outcome, in multiples of the quantum.
+
+        Args:
+            local: (m, attributes) node numbers.
+            slot: time of day, in slices since local midnight.
+        """
+        rate = np.tile(self.base * self.day[:, slot], (len(local), 1))
+        for a, multiplier in enumerate(self.multipliers):
+            if not multiplier.shape[1]:
+                continue
+            node = local[:, a]
+            inside = (node >= 0) & (node < multiplier.shape[1])
+            factor = multiplier[:, np.where(inside, node, 0)]
+            rate *= np.where(inside, factor, 1.0).T
+        rate = np.minimum(rate, 0.999)
+        return np.asarray(np.maximum(np.round(rate / QUANTUM), 1.0) * QUANTUM)
+
+
+class History:
+    """The last days of slices, ready to be fitted again and again."""
+
+    def __init__(self, length: timedelta, slots: int) -> None:
+        self._length = np.int64(length.total_seconds() * 1e6)
+        self._slots = slots
+        self.taught: deque[Taught] = deque()
+
+    def add(self, taught: Taught) -> None:
+        """Append the newest slice; what is older than the history's length leaves."""
+        self.taught.append(taught)
+        while self.taught[0].start <= taught.start - self._length:
+            self.taught.popleft()
+
+    @property
+    def span(self) -> timedelta:
+        """From the oldest slice to the newest."""
+        if not self.taught:
+            return timedelta(0)
+        return timedelta(microseconds=int(self.taught[-1].start - self.taught[0].start))
+
+    def fit(
+        self,
+        local_of,  # type: ignore[no-untyped-def]
+        sizes: tuple[int, ...],
+        skip: tuple[int, ...],
+        masks: tuple[Mask, ...],
+        parent_codes: int | None,
+    ) -> Baseline:
+        """Fit base, day and multipliers by iterative proportional fitting.
+
+        Args:
+            local_of: (n, attributes) codes → node numbers, as of now.
+            sizes: nodes per attribute.
+            skip: attributes without a multiplier (error codes).
+            masks: rows that must not teach.
+            parent_codes: index of the error-code attribute, if any.
+        """
+        pieces = [t for t in self.taught if len(t.exposure)]
+        values = np.concatenate([t.values for t in pieces])
+        exposure = np.concatenate([t.exposure for t in pieces])
+        failures = np.concatenate([t.failures for t in pieces])
+        lengths = [len(t.exposure) for t in pieces]
+        start = np.repeat([t.start for t in pieces], lengths)
+        slot = np.repeat([t.slot for t in pieces], lengths)
+        local = local_of(values)
+        outcomes = failures.shape[1]
+        base, day = np.empty(outcomes), np.empty((outcomes, self._slots))
+        multipliers = tuple(
+            np.ones((outcomes, 0 if a in skip else size)) for a, size in enumerate(sizes)
+        )
+        code_size = 0 if parent_codes is None else sizes[parent_codes]
+        codes = np.zeros((outcomes, code_size))
+        for o in range(outcomes):
+            y, w = failures[:, o].copy(), exposure.copy()
+            for mask in masks:
+                if mask.outcome != o or mask.last < pieces[0].start:
+                    continue
+                during = (start >= mask.first) & (start <= mask.last)
+                if not mask.conditions:
+                    y[during] *= self._cap(mask, o)
+                    continue
+                for a, code in mask.conditions:
+                    during &= (local[:, a] if code == OTHER else values[:, a]) == code
+                y[during] = 0
+                w[during] = 0
+            base[o] = (y.sum() + 0.5) / (w.sum() + 1.0)
+            e = base[o] * w
+            day[o] = self._day(slot, y, e)
+            e *= day[o][slot]
+            for _ in range(2):
+                for a, size in enumerate(sizes):
+                    if a in skip:
+                        continue
+                    node = local[:, a]
+                    inside = node != MISSING
+                    old = multipliers[a][o]
+                    seen = np.bincount(node[inside], y[inside], size)
+                    fair = np.bincount(node[inside], e[inside], size) / old
+                    new = (seen + SHRINK) / (fair + SHRINK)
+                    e[inside] *= (new / old)[node[inside]]
+                    multipliers[a][o] = new
+            if parent_codes is not None:
+                code = local[:, parent_codes]
+                hit = (code >= 0) & (y > 0)
+                share = np.bincount(code[hit], y[hit], code_size) + 0.2
+                codes[o] = share / share.sum()
+        return Baseline(base, day, multipliers, codes, pieces[-1].start)
+
+    def _cap(self, mask: Mask, outcome: int) -> float:
+        inside = [t for t in self.taught if mask.first <= t.start <= mask.last]
+        seen = sum(float(t.failures[:, outcome].sum()) for t in inside)
+        fair = sum(float(t.expected[outcome]) for t in inside)
+        return min(1.0, CAP * fair / seen) if seen > 0 else 1.0
+
+    def _day(self, slot: np.ndarray, y: np.ndarray, e: np.ndarray) -> np.ndarray:
+        slots = self._slots
+        reach = max(1, slots // 8)
+        offsets = np.arange(-reach, reach + 1)
+        kernel = np.exp(-0.5 * (offsets / max(1.0, slots / 16)) ** 2)
+
+        def smooth(counts: np.ndarray) -> np.ndarray:
+            wrapped = np.concatenate([counts[-reach:], counts, counts[:reach]])
+            return np.convolve(wrapped, kernel, "valid")
+
+        seen = smooth(np.bincount(slot, y, slots))
+        fair = smooth(np.bincount(slot, e, slots))
+        return np.asarray((seen + SHRINK_DAY) / (fair + SHRINK_DAY))

@@ -1,0 +1,242 @@
+"""Slices → nodes: which values are columns of their own, and how often they co-occur.
+
+A value becomes a node in the slice in which its rows reach the minimum support,
+and stays one: running sums never need recoding, and a slice is always coded
+as it was at its own time, also after a restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from monitor.domain import MISSING, OTHER, WindowSettings
+from monitor.slices import Slice
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A slice whose values are node numbers within their attribute."""
+
+    slice: Slice
+    local: np.ndarray  # (m, attributes) int32; OTHER is 0, MISSING is -1
+    expected: np.ndarray  # (m, outcomes) expected failures per event, scored on arrival
+
+
+class Nodes:
+    """The grow-only set of nodes: per attribute, `other` and every supported value."""
+
+    def __init__(self, attributes: int, settings: WindowSettings) -> None:
+        self._settings = settings
+        self.counts = [np.zeros(1, np.int64) for _ in range(attributes)]
+        """Per attribute: rows seen of every code."""
+        self._local = [np.zeros(1, np.int32) for _ in range(attributes)]
+        self._since = [np.full(1, _NEVER) for _ in range(attributes)]
+        self.codes: list[list[int]] = [[OTHER] for _ in range(attributes)]
+        """Per attribute: node number → code."""
+
+    def observe(self, piece: Slice) -> None:
+        """Count the values of a slice and promote those with enough support."""
+        since = piece.start.astype(np.int64)
+        for a, column in enumerate(piece.values.T):
+            seen = column > OTHER
+            if not seen.any():
+                continue
+            self._reserve(a, int(column.max()))
+            counts = np.bincount(column[seen], piece.weight[seen], len(self.counts[a]))
+            self.counts[a] += counts.astype(np.int64)
+            ready = (
+                (counts > 0) & (self._local[a] == 0) & (self.counts[a] >= self._settings.min_count)
+            )
+            room = self._settings.max_values + 1 - len(self.codes[a])
+            for code in np.flatnonzero(ready)[: max(room, 0)]:
+                self._local[a][code] = len(self.codes[a])
+                self._since[a][code] = since
+                self.codes[a].append(int(code))
+
+    def _reserve(self, a: int, code: int) -> None:
+        short = code + 1 - len(self.counts[a])
+        if short > 0:
+            short += len(self.counts[a]) // 2  # grow geometrically
+            self.counts[a] = np.concatenate([self.counts[a], np.zeros(short, np.int64)])
+            self._local[a] = np.concatenate([self._local[a], np.zeros(short, np.int32)])
+            self._since[a] = np.concatenate([self._since[a], np.full(short, _NEVER)])
+
+    def local(self, values: np.ndarray, at: np.datetime64 | None = None) -> np.ndarray:
+        """Node numbers of `values` as of the slice that starts `at` (None: as of now).
+
+        Args:
+            values: (m, attributes) codes.
+
+        Returns:
+            (m, attributes) int32; MISSING stays MISSING.
+        """
+        out = np.empty(values.shape, np.int32)
+        moment = _NEVER - 1 if at is None else at.astype(np.int64)
+        for a, column in enumerate(values.T):
+            if len(column):
+                self._reserve(a, int(column.max()))
+            code = np.maximum(column, 0)
+            node = np.where(self._since[a][code] <= moment, self._local[a][code], OTHER)
+            out[:, a] = np.where(column == MISSING, MISSING, node)
+        return out
+
+    def sizes(self) -> tuple[int, ...]:
+        """Nodes per attribute, `other` included."""
+        return tuple(len(codes) for codes in self.codes)
+
+    def rare(self) -> int:
+        """Values seen that are not nodes: they count as `other`."""
+        return sum(
+            int(np.count_nonzero(counts[1:])) + 1 - len(codes)
+            for counts, codes in zip(self.counts, self.codes, strict=True)
+        )
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything needed to restore it."""
+        out: dict[str, np.ndarray] = {}
+        for a, codes in enumerate(self.codes):
+            used = int(np.flatnonzero(self.counts[a])[-1]) + 1 if self.counts[a].any() else 1
+            out[f"counts{a}"] = self.counts[a][:used]
+            out[f"codes{a}"] = np.array(codes, np.int64)
+            out[f"since{a}"] = self._since[a][codes]
+        return out
+
+    @staticmethod
+    def from_arrays(
+        arrays: dict[str, np.ndarray], attributes: int, settings: WindowSettings
+    ) -> Nodes:
+        """Inverse of `to_arrays`."""
+        nodes = Nodes(attributes, settings)
+        for a in range(attributes):
+            counts, codes = arrays[f"counts{a}"], arrays[f"codes{a}"]
+            nodes._reserve(a, max(len(counts), int(codes.max()) + 1))
+            nodes.counts[a][: len(counts)] = counts
+            nodes.codes[a] = [int(code) for code in codes]
+            nodes._local[a][codes] = np.arange(len(codes))
+            nodes._since[a][codes] = arrays[f"since{a}"]
+        return nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """The one-hot view of a window."""
+
+    attribute: np.ndarray  # (d,) attribute of each node; outcomes are -1
+    number: np.ndarray  # (d,) node number within its attribute, or the outcome's index
+    gram: np.ndarray  # (d, d) XᵀX: rows in which two nodes co-occur
+    rows: int
+    rare_nodes: int
+
+
+class GramSum:
+    """XᵀX of a window as a running sum over slices; exact, so add then drop is nothing.
+
+    Node order: outcomes first, then attribute nodes by attribute and number, with spare room
+    that doubles when an attribute outgrows it.
+    """
+
+    def __init__(self, attributes: int, outcomes: int) -> None:
+        self._outcomes = outcomes
+        self._room = np.full(attributes, 32)
+        self._sum = np.zeros((self._width(), self._width()))
+        self.rows = 0
+
+    def _width(self) -> int:
+        return self._outcomes + int(self._room.sum())
+
+    def _offsets(self) -> np.ndarray:
+        return self._outcomes + np.concatenate([[0], np.cumsum(self._room)[:-1]])
+
+    def _grow(self, sizes: tuple[int, ...]) -> None:
+        if all(size <= room for size, room in zip(sizes, self._room, strict=True)):
+            return
+        old, old_room, old_sum = self._offsets(), self._room, self._sum
+        self._room = np.array(
+            [room if size <= room else max(size, 2 * room) for size, room in zip(sizes, old_room)]
+        )
+        place = np.concatenate(
+            [np.arange(self._outcomes)]
+            + [new + np.arange(r) for new, r in zip(self._offsets(), old_room, strict=True)]
+        )
+        del old
+        self._sum = np.zeros((self._width(), self._width()))
+        self._sum[np.ix_(place, place)] = old_sum
+
+    def add(self, coded: Coded, sizes: tuple[int, ...], sign: int = 1) -> None:
+        """Add (or with sign −1 drop) the rows of a slice."""
+        self._grow(sizes)
+        piece = coded.slice
+        self.rows += sign * piece.rows
+        if not len(piece.weight):
+            return
+        width, offsets = self._width(), self._offsets()
+        # every node of a row, as columns; absent ones point at a spare last column
+        nodes = np.where(coded.local >= 0, coded.local + offsets, width)
+        failed = np.where(piece.failed, np.arange(self._outcomes), width)
+        columns = np.concatenate([failed, nodes], axis=1)
+        w = piece.weight.astype(float)
+        total = np.zeros((width + 1) * (width + 1))
+        for i in range(columns.shape[1]):
+            hit = columns[:, i] < width
+            if not hit.any():
+                continue
+            keys = columns[hit, i][:, None] * (width + 1) + columns[hit, i:]
+            total += np.bincount(
+                keys.ravel(), np.repeat(w[hit], keys.shape[1]), (width + 1) * (width + 1)
+            )
+        square = total.reshape(width + 1, width + 1)[:width, :width]
+        upper = np.triu(square, 1)
+        self._sum += sign * (upper + upper.T + np.diag(np.diag(square)))
+
+    def encode(self, nodes: Nodes, min_count: int, max_nodes: int) -> Encoding:
+        """The window's nodes with at least `min_count` rows, the most frequent first kept."""
+        sizes, offsets = nodes.sizes(), self._offsets()
+        place = [np.arange(self._outcomes)]
+        attribute = [np.full(self._outcomes, -1)]
+        number = [np.arange(self._outcomes)]
+        for a, size in enumerate(sizes):
+            size = min(size, int(self._room[a]))
+            place.append(offsets[a] + np.arange(size))
+            attribute.append(np.full(size, a))
+            number.append(np.arange(size))
+        where = np.concatenate(place)
+        count = np.diag(self._sum)[where]
+        is_outcome = np.concatenate(attribute) == -1
+        # a node carried by all rows is a constant: it explains nothing
+        keep = is_outcome | ((count >= min_count) & (count < self.rows))
+        if keep.sum() > max_nodes:
+            ranked = np.argsort(
+                -np.where(is_outcome, np.inf, np.where(keep, count, -1)), kind="stable"
+            )
+            keep = np.zeros(len(where), bool)
+            keep[ranked[:max_nodes]] = True
+        where = where[keep]
+        return Encoding(
+            np.concatenate(attribute)[keep],
+            np.concatenate(number)[keep],
+            self._sum[np.ix_(where, where)],
+            self.rows,
+            nodes.rare(),
+        )
+
+
+def correlation(gram: np.ndarray, rows: int) -> np.ndarray:
+    """The standardised Gram matrix: correlations of the one-hot columns.
+
+    Raw 0/1 columns differ in scale by orders of magnitude; LEAST with one λ would see
+    only the frequent ones. Constant columns become zero with a one on the diagonal.
+    """
+    mean = np.diag(gram) / max(rows, 1)
+    covariance = gram / max(rows, 1) - np.outer(mean, mean)
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
+    flat = deviation < 1e-9
+    deviation[flat] = 1.0
+    result = covariance / np.outer(deviation, deviation)
+    result[flat, :] = 0
+    result[:, flat] = 0
+    np.fill_diagonal(result, 1.0)
+    return result

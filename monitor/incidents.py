@@ -1,0 +1,148 @@
+"""Findings → incident changes: one story per cause, told once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from monitor.domain import (
+    Change,
+    Finding,
+    Incident,
+    IncidentSettings,
+    Notification,
+    State,
+)
+
+
+def identity(finding: Finding, at: datetime) -> str:
+    """A fingerprint that only depends on what failed, why, and when it was first seen."""
+    text = f"{finding.method.value}|{finding.outcome}|{finding.cause}|{at.isoformat()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def track(
+    known: Iterable[Incident],
+    findings: Iterable[Finding],
+    at: datetime,
+    slice_length: timedelta,
+    settings: IncidentSettings,
+    *,
+    gap: bool = False,
+    memory: timedelta = timedelta(hours=24),
+) -> tuple[tuple[Incident, ...], tuple[Notification, ...]]:
+    """Fold a tick's findings into the incidents.
+
+    Args:
+        known: incidents that are open, or resolved less than `memory` ago.
+        findings: of one tick, every method and outcome.
+        at: end of the newest slice.
+        slice_length: one tick.
+        settings: hysteresis.
+        gap: the newest slice is missing; nothing is resolved on no data.
+        memory: how long a resolved incident still claims its cause's old rows.
+
+    Returns:
+        The incidents to remember from now on, and the changes that are news.
+    """
+    incidents = list(known)
+    news: list[Notification] = []
+    seen: set[str] = set()
+    for finding in sorted(findings, key=lambda f: -f.score):
+        index = _belongs(finding, incidents, seen)
+        if index is None:
+            if finding.ended:
+                continue
+            incident = Incident(
+                identity(finding, at), State.OPEN, at, at, at, finding, finding,
+                causes=(finding.cause,),
+            )  # fmt: skip
+            incidents.append(incident)
+            news.append(Notification(incident, Change.OPENED, at))
+            seen.add(incident.id)
+            continue
+        incident = incidents[index]
+        seen.add(incident.id)
+        if incident.state is State.RESOLVED or finding.ended:
+            continue
+        incidents[index], change = _update(incident, finding, at, settings)
+        if change is not Change.UNCHANGED:
+            news.append(Notification(incidents[index], change, at))
+    if not gap:
+        patience = settings.resolve_after * slice_length
+        for index, incident in enumerate(incidents):
+            if incident.state is not State.RESOLVED and at - incident.last_seen_at >= patience:
+                incidents[index] = replace(
+                    incident, state=State.RESOLVED, resolved_at=at, updated_at=at
+                )
+                news.append(Notification(incidents[index], Change.RESOLVED, at))
+    kept = tuple(i for i in incidents if i.resolved_at is None or at - i.resolved_at < memory)
+    return kept, tuple(news)
+
+
+def _belongs(finding: Finding, incidents: list[Incident], seen: set[str]) -> int | None:
+    """The incident whose story this finding continues.
+
+    Same outcome and method, and the same cause or one nested in it. A resolved incident claims
+    only failures that began before it was resolved.
+    """
+    same = [
+        (index, incident)
+        for index, incident in enumerate(incidents)
+        if incident.finding.outcome == finding.outcome
+        and incident.finding.method == finding.method
+        and (incident.resolved_at is None or finding.began < incident.resolved_at)
+    ]
+    for exact in (True, False):
+        for index, incident in sorted(same, key=lambda pair: pair[1].state is State.RESOLVED):
+            if exact and finding.cause in incident.causes:
+                return index
+            if not exact and incident.id not in seen and _nested(finding, incident):
+                return index
+    return None
+
+
+def _nested(finding: Finding, incident: Incident) -> bool:
+    mine, its = finding.cause, incident.latest.cause
+    if not mine.selector or not its.selector:
+        return False  # everything is no refinement of one airline
+    return mine.narrows(its) or its.narrows(mine)
+
+
+def _update(
+    incident: Incident, finding: Finding, at: datetime, settings: IncidentSettings
+) -> tuple[Incident, Change]:
+    change = Change.UNCHANGED
+    top = finding if finding.score > incident.finding.score else incident.finding
+    causes = incident.causes
+    if finding.cause not in causes:
+        causes = (*causes, finding.cause)
+    if top.cause != incident.finding.cause:
+        change = Change.REFINED
+    worsened = incident.worsened_at
+    excess = incident.finding.observed - incident.finding.expected
+    now = finding.observed - finding.expected
+    since = max((incident.opened_at, *worsened))
+    if now >= settings.worsen_factor * max(excess, 1.0) or (
+        at - since >= settings.renotify_after and now > excess
+    ):
+        change = Change.WORSENED
+        worsened = (*worsened, at)
+        top = finding if finding.score >= incident.finding.score else replace(
+            incident.finding, observed=finding.observed, expected=finding.expected,
+            rows=finding.rows, rate_now=finding.rate_now, horizon=finding.horizon,
+        )  # fmt: skip
+    return (
+        replace(
+            incident,
+            updated_at=at,
+            last_seen_at=at,
+            finding=top,
+            latest=finding,
+            worsened_at=worsened,
+            causes=causes,
+        ),
+        change,
+    )

@@ -1,0 +1,195 @@
+"""Slices → the tables a tick is judged on: failures observed and expected, per cell and horizon.
+
+A *cell* is everything, one value, or a pair of values of two attributes. Tables are running
+sums. Expected failures are multiples of a fixed quantum, so sums are exact in float64
+and adding then dropping a slice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from monitor.encoding import Coded
+
+QUANTUM = 2.0**-24
+"""Resolution of an expected failure probability; sums stay exact up to 2^29 failures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where each cell lies in a table."""
+
+    attributes: tuple[int, ...]
+    """Indices of the attributes that make cells (error codes do not)."""
+    room: tuple[int, ...]
+    """Per such attribute: node numbers it has room for."""
+    blocks: tuple[tuple[int, ...], ...]
+    """Per block: positions in `attributes`; () is everything."""
+    starts: tuple[int, ...]
+    size: int
+    """Cells; the table's last entry, at this index, collects what has no cell."""
+
+    @staticmethod
+    def build(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Layout:
+        """Lay out everything, singles and pairs, with some room to grow."""
+        room = tuple(max(8, int(size * 1.25) + 4) for size in sizes)
+        k = len(attributes)
+        blocks = ((), *((i,) for i in range(k)), *combinations(range(k), 2))
+        starts, at = [], 0
+        for block in blocks:
+            starts.append(at)
+            at += int(np.prod([room[i] for i in block], dtype=np.int64))
+        return Layout(attributes, room, blocks, tuple(starts), at)
+
+    def fits(self, sizes: tuple[int, ...]) -> bool:
+        """True while every node number has its place."""
+        return all(size <= room for size, room in zip(sizes, self.room, strict=True))
+
+    def cells(self, local: np.ndarray) -> np.ndarray:
+        """Cells of each row, (m, blocks) int64; a block with a missing value gives `size`."""
+        columns = local[:, self.attributes].astype(np.int64)
+        out = np.empty((len(local), len(self.blocks)), np.int64)
+        for b, (block, start) in enumerate(zip(self.blocks, self.starts, strict=True)):
+            if not block:
+                out[:, b] = start
+                continue
+            cell = columns[:, block[0]]
+            missing = cell < 0
+            if len(block) == 2:
+                second = columns[:, block[1]]
+                missing = missing | (second < 0)
+                cell = cell * self.room[block[1]] + second
+            out[:, b] = np.where(missing, self.size, start + cell)
+        return out
+
+    def block_of(self, cells: np.ndarray) -> np.ndarray:
+        """Block of each cell."""
+        return np.searchsorted(np.array(self.starts), cells, side="right") - 1
+
+    def conditions(self, cell: int) -> tuple[tuple[int, int], ...]:
+        """The cell as (attribute, node number) pairs."""
+        b = int(self.block_of(np.array([cell]))[0])
+        block, rest = self.blocks[b], cell - self.starts[b]
+        if not block:
+            return ()
+        if len(block) == 1:
+            return ((self.attributes[block[0]], rest),)
+        first, second = divmod(rest, self.room[block[1]])
+        return ((self.attributes[block[0]], first), (self.attributes[block[1]], second))
+
+    def cell(self, conditions: tuple[tuple[int, int], ...]) -> int:
+        """Inverse of `conditions`."""
+        places = sorted((self.attributes.index(a), number) for a, number in conditions)
+        b = self.blocks.index(tuple(place for place, _ in places))
+        at = 0
+        for place, number in places:
+            at = at * self.room[place] + number
+        return self.starts[b] + at
+
+    def parents(self, cells: np.ndarray) -> np.ndarray:
+        """(n, 2) the two singles of each pair; -1 for other cells."""
+        out = np.full((len(cells), 2), -1, np.int64)
+        block_of = self.block_of(cells)
+        for b in np.unique(block_of):
+            block = self.blocks[b]
+            if len(block) != 2:
+                continue
+            hit = block_of == b
+            first, second = np.divmod(cells[hit] - self.starts[b], self.room[block[1]])
+            out[hit, 0] = self.starts[1 + block[0]] + first
+            out[hit, 1] = self.starts[1 + block[1]] + second
+        return out
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One slice's cells that are not zero."""
+
+    cells: np.ndarray  # (c,) int64, ascending
+    observed: np.ndarray  # (outcomes, c)
+    expected: np.ndarray  # (outcomes, c)
+
+
+def tabulate(coded: Coded, layout: Layout) -> Table:
+    """Failures observed and expected per cell of one slice."""
+    piece, outcomes = coded.slice, coded.expected.shape[1]
+    cells = layout.cells(coded.local)
+    width = cells.shape[1]
+    flat = cells.ravel()
+    if len(flat) * 8 < layout.size:  # few rows: sort them rather than sweep the table
+        present, place = np.unique(flat, return_inverse=True)
+        place = place.reshape(cells.shape)
+    else:
+        present, place = np.arange(layout.size + 1), cells
+    observed = np.zeros((outcomes, len(present)))
+    expected = np.zeros((outcomes, len(present)))
+    for o in range(outcomes):
+        hit = piece.failed[:, o]
+        if hit.any():
+            observed[o] = np.bincount(
+                place[hit].ravel(), np.repeat(piece.weight[hit], width), len(present)
+            )
+        weights = piece.weight * coded.expected[:, o]
+        expected[o] = np.bincount(place.ravel(), np.repeat(weights, width), len(present))
+    keep = ((observed > 0) | (expected > 0)).any(axis=0) & (present < layout.size)
+    return Table(present[keep], observed[:, keep], expected[:, keep])
+
+
+class Horizons:
+    """Observed and expected failures over the last h slices, for every horizon h."""
+
+    def __init__(
+        self, attributes: tuple[int, ...], outcomes: int, horizons: tuple[int, ...]
+    ) -> None:
+        self.horizons = horizons
+        self._outcomes = outcomes
+        self.layout = Layout.build(attributes, tuple(1 for _ in attributes))
+        self.slices: deque[Coded] = deque(maxlen=horizons[-1])
+        self._tables: deque[Table] = deque(maxlen=horizons[-1])
+        self.observed, self.expected = self._zeros(), self._zeros()
+
+    def _zeros(self) -> np.ndarray:
+        return np.zeros((len(self.horizons), self._outcomes, self.layout.size))
+
+    def push(self, coded: Coded, sizes: tuple[int, ...]) -> None:
+        """Add the newest slice; what has left a horizon is dropped from it.
+
+        Args:
+            sizes: nodes per cell attribute, to make room for new ones.
+        """
+        if not self.layout.fits(sizes):
+            self._relayout(sizes)
+        table = tabulate(coded, self.layout)
+        for i, h in enumerate(self.horizons):
+            self._add(i, table, 1)
+            if len(self._tables) >= h:
+                self._add(i, self._tables[-h], -1)
+        self.slices.append(coded)
+        self._tables.append(table)
+
+    def replace(self, index: int, coded: Coded) -> None:
+        """Exchange a slice for one with late rows folded in; `index` counts from the newest, −1."""
+        old, new = self._tables[index], tabulate(coded, self.layout)
+        for i, h in enumerate(self.horizons):
+            if -index <= h:
+                self._add(i, old, -1)
+                self._add(i, new, 1)
+        self.slices[index] = coded
+        self._tables[index] = new
+
+    def _add(self, i: int, table: Table, sign: int) -> None:
+        self.observed[i][:, table.cells] += sign * table.observed
+        self.expected[i][:, table.cells] += sign * table.expected
+
+    def _relayout(self, sizes: tuple[int, ...]) -> None:
+        self.layout = Layout.build(self.layout.attributes, sizes)
+        self.observed, self.expected = self._zeros(), self._zeros()
+        coded = list(self.slices)
+        self._tables = deque((tabulate(c, self.layout) for c in coded), self._tables.maxlen)
+        for i, h in enumerate(self.horizons):
+            for table in list(self._tables)[-h:]:
+                self._add(i, table, 1)
