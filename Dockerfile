@@ -20,10 +20,10 @@ ENV PATH=/opt/least-monitor/bin:$PATH \
 USER 10001
 WORKDIR /var/lib/least-monitor
 VOLUME /var/lib/least-monitor
-EXPOSE 9470
+EXPOSE 9469
 # SIGTERM ends the tick in progress and writes the store.
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD ["python", "-c", \
-    "import urllib.request as r; r.urlopen('http://127.0.0.1:9470/healthz', timeout=4)"]
+    "import urllib.request as r; r.urlopen('http://127.0.0.1:9469/healthz', timeout=4)"]
 ENTRYPOINT ["least-monitor"]
 CMD ["run", "-c", "/etc/least-monitor/monitor.toml"]
