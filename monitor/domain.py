@@ -353,10 +353,10 @@ class Settings:
 
 def utc(at: np.datetime64) -> datetime:
     """An aware ``datetime`` from a UTC ``datetime64``."""
-    return at.astype("datetime64[us]").item().replace(tzinfo=UTC)
+    moment: datetime = at.astype("datetime64[us]").item()
+    return moment.replace(tzinfo=UTC)
 
 
 def datetime64(at: datetime) -> np.datetime64:
     """Inverse of `utc`."""
     return np.datetime64(at.astimezone(UTC).replace(tzinfo=None), "us")
-
