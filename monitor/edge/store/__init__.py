@@ -130,6 +130,10 @@ class Store(Protocol):
         """One named blob, without loading the rest."""
         ...
 
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """Incidents that are not resolved, with what operators did to them; oldest first."""
+        ...
+
     def incidents(
         self,
         *,

@@ -81,17 +81,22 @@ class MemoryStore:
     def load(self) -> Saved:
         """Copies; later commits do not show in it."""
         with self._lock:
-            unresolved = [i for i in self._incidents.values() if i.state is not State.RESOLVED]
             return Saved(
                 slices=dict(sorted(self._slices.items())),
                 position=None if self._position is None else dict(self._position),
                 state=dict(self._state),
-                incidents=tuple(sorted(unresolved, key=lambda i: (i.opened_at, i.id))),
+                incidents=self.open_incidents(),
             )
 
     def state(self, name: str) -> bytes | None:
         """See `Store`."""
         return self._state.get(name)
+
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """See `Store`."""
+        with self._lock:
+            unresolved = [i for i in self._incidents.values() if i.state is not State.RESOLVED]
+        return tuple(sorted(unresolved, key=lambda i: (i.opened_at, i.id)))
 
     def incidents(
         self,

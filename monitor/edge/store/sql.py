@@ -245,23 +245,22 @@ class SqlStore:
             slices = _pairs(found)
             where = connection.scalar(select(tables.position.c.document))
             state = _pairs(connection.execute(select(tables.state.c.name, tables.state.c.data)))
-            table = tables.incidents.c
-            unresolved = connection.execute(
-                select(table.document)
-                .where(table.state != State.RESOLVED.value)
-                .order_by(table.opened_at, table.id)
-            ).scalars()
             return Saved(
                 slices=slices,
                 position=None if where is None else documents.loads(where),
                 state=state,
-                incidents=tuple(map(_incident, unresolved)),
+                incidents=_unresolved(connection),
             )
 
     def state(self, name: str) -> bytes | None:
         """See `Store`."""
         with self._read() as connection:
             return connection.scalar(select(tables.state.c.data).where(tables.state.c.name == name))
+
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """See `Store`."""
+        with self._read() as connection:
+            return _unresolved(connection)
 
     def incidents(
         self,
@@ -477,6 +476,16 @@ _ADVICE = (
     ("could not connect", "Is the server up, and are host, port and password right?"),
     ("onnection refused", "Is the server up, and are host, port and password right?"),
 )
+
+
+def _unresolved(connection: Connection) -> tuple[Incident, ...]:
+    table = tables.incidents.c
+    found = connection.execute(
+        select(table.document)
+        .where(table.state != State.RESOLVED.value)
+        .order_by(table.opened_at, table.id)
+    )
+    return tuple(map(_incident, found.scalars()))
 
 
 def _incident(document: str) -> Incident:

@@ -1,0 +1,211 @@
+"""The interface for programs: ``/api/v1``, ``/metrics``, ``/healthz``, ``/readyz``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, TypeVar
+
+from prometheus_client.exposition import choose_encoder
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from monitor import __version__
+from monitor.domain import Incident, State
+from monitor.edge import documents
+from monitor.edge.status import AppState
+from monitor.edge.store import Verdict
+
+PAGE = 50
+"""Incidents on a page unless asked otherwise."""
+
+_MOST = 500
+_LARGEST_BODY = 64 * 1024
+
+_Choice = TypeVar("_Choice", bound=Enum)
+
+
+class Api:
+    """The interface for programs. Handlers are plain functions: they run in worker threads."""
+
+    def __init__(self, state: AppState) -> None:
+        self._state = state
+
+    def metrics(self, request: Request) -> Response:
+        """Prometheus' text or OpenMetrics, as the scraper asks."""
+        encode, kind = choose_encoder(request.headers.get("accept", ""))
+        return Response(encode(self._state.metrics.registry), headers={"Content-Type": kind})
+
+    def healthz(self, request: Request) -> Response:
+        """200 unless the process should be restarted."""
+        problem = self._state.status.problem
+        return PlainTextResponse(problem or "ok", 503 if problem else 200)
+
+    def readyz(self, request: Request) -> Response:
+        """503 until the window is rebuilt."""
+        status = self._state.status
+        return PlainTextResponse(
+            "ready" if status.ready else status.reason, 200 if status.ready else 503
+        )
+
+    def status(self, request: Request) -> Response:
+        """How the daemon is, with the newest tick in numbers."""
+        status = self._state.status
+        diagnosis = status.diagnosis
+        body: dict[str, Any] = {
+            "version": __version__,
+            "ready": status.ready,
+            "reason": "" if status.ready else status.reason,
+            "problem": status.problem,
+            "source": status.source,
+            "started_at": _time(status.started_at),
+            "watermark": _time(status.watermark),
+            "tick": None,
+            "rejected": self._state.store.rejected(),
+            "outbox": [
+                {"notifier": o.notifier, "status": o.status, "count": o.count}
+                for o in self._state.store.outbox()
+            ],
+        }
+        if diagnosis is not None:
+            tick = documents.diagnosis_document(diagnosis)
+            body["tick"] = {k: v for k, v in tick.items() if k not in ("edges", "findings")}
+        return json(body)
+
+    def find(self, request: Request) -> tuple[list[Incident], str | None]:
+        """The incidents asked for, and where the next page starts."""
+        asked = request.query_params
+        limit = _limit(asked.get("limit"))
+        found = self._state.store.incidents(
+            state=_choice(State, asked["state"], "state") if asked.get("state") else None,
+            since=_asked_time(asked.get("since")),
+            outcome=asked.get("outcome") or None,
+            method=asked.get("method") or None,
+            limit=limit + 1,
+            after=asked.get("after") or None,
+        )
+        following = found[limit - 1].id if len(found) > limit else None
+        return found[:limit], following
+
+    def incidents(self, request: Request) -> Response:
+        """Newest first, in pages: ``next`` goes into ``after``."""
+        found, following = self.find(request)
+        return json(
+            {"incidents": [documents.incident_document(i) for i in found], "next": following}
+        )
+
+    def incident(self, request: Request) -> Response:
+        """One incident, by id or a prefix of it, with its history."""
+        store = self._state.store
+        incident = store.incident(request.path_params["id"])
+        label = store.labels().get(incident.id)
+        return json(
+            documents.incident_document(incident)
+            | {
+                "label": None if label is None else label.value,
+                "audit": [
+                    {"at": _time(a.at), "kind": a.kind, "actor": a.actor, "note": a.note}
+                    for a in store.audit(incident.id)
+                ],
+            }
+        )
+
+    def graph(self, request: Request) -> Response:
+        """The learned graph of the newest tick."""
+        diagnosis = self._state.status.diagnosis
+        if diagnosis is None:
+            raise HTTPException(503, "no tick yet")
+        document = documents.diagnosis_document(diagnosis)
+        wanted = ("at", "nodes", "delta", "fit_status", "edges")
+        return json({name: document[name] for name in wanted})
+
+    async def acknowledge(self, request: Request) -> Response:
+        """POST ``{"actor": …, "note": …}``."""
+        body = await _body(request)
+        actor, note = _text(body, "actor", 200), _text(body, "note", 2000, "")
+        store, wanted = self._state.store, request.path_params["id"]
+
+        def change() -> Incident:
+            return store.acknowledge(store.incident(wanted).id, datetime.now(UTC), actor, note)
+
+        return json(documents.incident_document(await run_in_threadpool(change)))
+
+    async def label(self, request: Request) -> Response:
+        """POST ``{"verdict": "true" | "false" | "expected", "actor": …, "note": …}``."""
+        body = await _body(request)
+        actor, note = _text(body, "actor", 200), _text(body, "note", 2000, "")
+        verdict = _choice(Verdict, _text(body, "verdict", 20), "verdict")
+        store, wanted = self._state.store, request.path_params["id"]
+
+        def change() -> str:
+            incident = store.incident(wanted)
+            store.label(incident.id, verdict, datetime.now(UTC), actor, note)
+            return incident.id
+
+        changed = await run_in_threadpool(change)
+        self._state.metrics.labelled(verdict.value)
+        return json({"id": changed, "label": verdict.value})
+
+
+def json(body: object, status: int = 200) -> Response:
+    """A JSON response with stable key order."""
+    return Response(documents.dumps(body), status, media_type="application/json")
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else documents.time_text(at)
+
+
+def _asked_time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise HTTPException(400, f"since={text!r} is no ISO-8601 time") from None
+    if at.tzinfo is None:
+        raise HTTPException(400, f"since={text!r} has no time zone; append Z for UTC")
+    return at
+
+
+def _choice(kind: type[_Choice], text: str, name: str) -> _Choice:
+    try:
+        return kind(text)
+    except ValueError:
+        known = ", ".join(member.value for member in kind)
+        raise HTTPException(400, f"{name}={text!r} is none of {known}") from None
+
+
+def _limit(text: str | None) -> int:
+    if not text:
+        return PAGE
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST:
+        raise HTTPException(400, f"limit={text!r} is not a number from 1 to {_MOST}")
+    return int(text)
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    # A form that another site makes the browser send cannot have this type.
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        raise HTTPException(415, "send Content-Type: application/json")
+    text = b""
+    async for chunk in request.stream():
+        text += chunk
+        if len(text) > _LARGEST_BODY:
+            raise HTTPException(413, f"more than {_LARGEST_BODY} bytes")
+    try:
+        body = documents.loads(text)
+    except ValueError as error:
+        raise HTTPException(400, f"not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise HTTPException(400, "send a JSON object")
+    return body
+
+
+def _text(body: dict[str, Any], name: str, longest: int, default: str | None = None) -> str:
+    value = body.get(name, default)
+    if not isinstance(value, str) or len(value) > longest or (default is None and not value):
+        raise HTTPException(400, f"{name!r} must be a text of at most {longest} characters")
+    return value

@@ -1,0 +1,108 @@
+"""Who may ask, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+from collections.abc import Mapping
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from monitor.edge.http.api import json
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_OPEN_TO_ALL = ("/healthz", "/readyz")
+_SAFE = ("GET", "HEAD")
+
+
+def is_loopback(host: str) -> bool:
+    """True when only this machine can reach the address.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """ASGI middleware: access first, headers last."""
+
+    def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
+        self._app = app
+        self._local = is_loopback(host)
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on and add the headers."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send_with_headers)
+            return
+        status, reason = refusal
+        answer = json({"error": reason}, status)
+        if status == 401:
+            answer.headers["WWW-Authenticate"] = 'Basic realm="least-monitor", charset="UTF-8"'
+        await answer(scope, receive, send_with_headers)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = Headers(scope=scope)
+        if self._local and not is_loopback(_hostname(headers.get("host", ""))):
+            # Another site's name that resolves to 127.0.0.1 would let that site read us.
+            return 421, "ask for localhost or 127.0.0.1"
+        change = scope["method"] not in _SAFE
+        if not change and (self._local or scope["path"] in _OPEN_TO_ALL):
+            return None
+        if self._token is None:
+            return 403, "no token is set: [http] token_file in the configuration allows this"
+        if _matches(headers, self._token, passwords=not change):
+            return None
+        return 401, "send Authorization: Bearer TOKEN"
+
+
+def _hostname(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdigit():
+        name = host
+    return name.removeprefix("[").removesuffix("]")
+
+
+def _matches(headers: Mapping[str, str], token: str, passwords: bool) -> bool:
+    scheme, _, value = headers.get("authorization", "").partition(" ")
+    given = value.strip()
+    if scheme.lower() == "basic" and passwords:
+        # Browsers send a password with every request to us, also with those that another
+        # site provokes: good enough for reading, not for changes.
+        try:
+            given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return False
+    elif scheme.lower() != "bearer":
+        return False
+    return hmac.compare_digest(given.encode(), token.encode())
