@@ -11,9 +11,10 @@ from typing import BinaryIO
 from monitor.config import Config
 from monitor.config.problems import did_you_mean
 from monitor.domain import Batch, Rejected
+from monitor.edge.blocks import Log, State, UnreadableError
 from monitor.edge.decoding import Decoder
 from monitor.edge.opening import open_reader
-from monitor.edge.readers import Reader, State, UnreadableError
+from monitor.edge.readers import Reader
 from monitor.edge.source import SourceError
 from monitor.vocabulary import Vocabulary
 
@@ -51,7 +52,7 @@ class FileSource:
         self.follow = config.source.follow if follow is None else follow
         self.stdin = stdin
         self.decoder = Decoder(config, vocabulary)
-        self._finished: dict[str, Mark] = {}
+        self._finished: dict[str, tuple[Mark, State]] = {}
         self.optional_columns = {
             column for column, attribute in self.decoder.attributes if attribute.is_code
         } | {column for outcome in config.outcomes for column in outcome.when.columns}
@@ -83,14 +84,19 @@ class FileSource:
         states: dict[str, State] = dict(given) if isinstance(given, dict) else {}
         news = [path for path in self.files() if self._has_news(path, states.get(path, {}))]
         opened = [(path, *self._open(path)) for path in news]
+        states |= _renamed(opened, states)
         tally = _Tally(self.settings.max_rejected_ratio)
         for path, mark, reader in opened:
             yield from self._read(path, mark, reader, states, tally)
         tally.check()
 
     def _has_news(self, path: str, state: State) -> bool:
+        if path == STDIN:
+            return path not in self._finished  # a pipe ends once
         mark = _fingerprint(path)
-        return path == STDIN or mark not in (state.get("seen"), self._finished.get(path))
+        # The same file is no news only to someone who has stored all of it: after a failed
+        # transaction the daemon comes back with an older position.
+        return mark != state.get("seen") and self._finished.get(path) != (mark, state)
 
     def _open(self, path: str) -> tuple[Mark, Reader | UnreadableError]:
         """The reader of a file, its columns checked; or why it has none."""
@@ -141,8 +147,28 @@ class FileSource:
             states[path] = {**states.get(path, {}), "seen": mark}
             rejected = (Rejected(error.reason, path, str(error)),)
             yield Batch(self.decoder.nothing(), {"files": dict(states)}, rejected)
-        if path != STDIN:
-            self._finished[path] = mark
+        self._finished[path] = (mark, states.get(path, {}))
+
+
+def _renamed(
+    opened: Sequence[tuple[str, Mark, Reader | UnreadableError]], states: Mapping[str, State]
+) -> dict[str, State]:
+    """States of files that are known under another name: a rotated log is not read twice."""
+    found: dict[str, State] = {}
+    for path, _, reader in opened:
+        if path in states or isinstance(reader, UnreadableError) or reader.log is None:
+            continue
+        for old, state in states.items():
+            if reader.log.same(state) and not _is_still(old, state):
+                found[path] = state
+    return found
+
+
+def _is_still(path: str, state: State) -> bool:
+    try:
+        return os.path.isfile(path) and Log(path, waits=True).same(state)
+    except UnreadableError:
+        return False
 
 
 class _Tally:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from monitor.edge.readers import BATCH_ROWS, Chunk, State, UnreadableError
+from monitor.edge.blocks import State, UnreadableError
+from monitor.edge.readers import BATCH_ROWS, Chunk
 
 
 class ParquetReader:
@@ -19,6 +20,8 @@ class ParquetReader:
         source: a path or a seekable file.
         needed: the columns to read; others stay on disk.
     """
+
+    log = None
 
     def __init__(self, name: str, source: Any, needed: Collection[str]) -> None:
         self.name = name
@@ -61,7 +64,7 @@ class ParquetReader:
         columns = [name for name in self.schema.names if name in self.needed]
         try:
             batches = self.file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns)
-            for batch in batches:
+            for batch in _joined(batches):
                 first, skipped = skipped, skipped + batch.num_rows
                 if skipped <= done:
                     continue
@@ -75,6 +78,24 @@ class ParquetReader:
 
     def _locator(self, first: int) -> Any:
         return lambda row: f"{self.name}, row {first + row + 1}"
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small row groups together: Arrow hands them out one by one."""
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= BATCH_ROWS // 2:
+            yield _one(waiting)
+            waiting = []
+    if waiting:
+        yield _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks().to_batches()[0]
 
 
 def _first_line(error: BaseException) -> str:

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import pyarrow as pa
 
 from monitor.domain import Rejected
-from monitor.edge.decoding import Locate
+from monitor.edge.blocks import Log, State
+from monitor.edge.decoding import LISTED, Locate
 
 BATCH_ROWS = 1 << 17
 """Rows held at once."""
-
-State = Mapping[str, Any]
-"""How far one file has been read; JSON-able."""
-
-
-class UnreadableError(Exception):
-    """A file that cannot be read (further).
-
-    Attributes:
-        reason: the short word for `Rejected`.
-    """
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +26,37 @@ class Chunk:
     """Reading again from here gives what follows."""
     rejected: tuple[Rejected, ...] = ()
     """Records that were no rows at all."""
-    lost: int = 0
-    """How many those were."""
+
+
+class Rejects:
+    """Lists the first of a chunk's rejected records and counts the others."""
+
+    def __init__(self) -> None:
+        self._listed: list[Rejected] = []
+        self._counts: dict[str, int] = {}
+        self._rest: dict[str, Rejected] = {}
+
+    def add(self, reason: str, where: str, detail: str, raw: bytes) -> None:
+        """One more."""
+        self._counts[reason] = count = self._counts.get(reason, 0) + 1
+        if count <= LISTED:
+            self._listed.append(Rejected(reason, where, detail, 1, raw[:200]))
+        else:
+            first = self._rest.get(reason) or Rejected(reason, f"{where} and after", detail)
+            self._rest[reason] = replace(first, count=count - LISTED)
+
+    def listed(self) -> tuple[Rejected, ...]:
+        """All of them, in order; the counted ones last."""
+        return (*self._listed, *self._rest.values())
 
 
 class Reader(Protocol):
     """One open file."""
+
+    @property
+    def log(self) -> Log | None:
+        """The bytes of a file that grows by lines, to know it again under another name."""
+        ...
 
     def columns(self) -> set[str] | None:
         """The columns it has; None while it has no row to tell from.
