@@ -8,13 +8,15 @@ from dataclasses import dataclass
 
 from monitor.domain import Edge
 
-_BOX_WIDTH = 168
+_BOX_WIDTH = 140
 _BOX_HEIGHT = 48
-_GAP_ACROSS = 16
+_GAP_ACROSS = 14
 _GAP_DOWN = 40
 _MARGIN = 4
+_BEND = 26
+"""Room on the left for edges of the path's own nodes that jump over one."""
 _WIDEST = 3
-_CHARACTERS = 22
+_CHARACTERS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class Picture:
 
 
 def draw(path: Sequence[str], edges: Sequence[Edge]) -> Picture:
-    """The root at the top, the outcome at the bottom, and between them how the one reaches
-    the other: the reported path, with the strongest other mediators beside it.
+    """How the root reaches the outcome: the reported path runs straight down on the left,
+    the strongest other mediators stand beside it.
 
     Args:
         path: root … outcome; a single node is drawn alone.
@@ -64,27 +66,22 @@ def draw(path: Sequence[str], edges: Sequence[Edge]) -> Picture:
     weights = {(e.source, e.target): e.weight for e in edges}
     steps = list(itertools.pairwise(path))
     layers = _layers(path, _mediators(path, edges))
-    width = max(len(layer) for layer in layers)
-    full = width * (_BOX_WIDTH + _GAP_ACROSS) - _GAP_ACROSS
     boxes: dict[str, Box] = {}
     for depth, layer in enumerate(layers):
-        used = len(layer) * (_BOX_WIDTH + _GAP_ACROSS) - _GAP_ACROSS
-        for i, name in enumerate(layer):
-            x = _MARGIN + (full - used) // 2 + i * (_BOX_WIDTH + _GAP_ACROSS)
-            y = _MARGIN + depth * (_BOX_HEIGHT + _GAP_DOWN)
+        for column, name in layer:
             attribute, equals, value = name.partition("=")
             boxes[name] = Box(
                 name=name,
                 attribute=_cut(attribute) if equals else "",
                 value=_cut(value if equals else name),
-                x=x,
-                y=y,
+                x=_BEND + column * (_BOX_WIDTH + _GAP_ACROSS),
+                y=_MARGIN + depth * (_BOX_HEIGHT + _GAP_DOWN),
                 on_path=name in path,
             )
     shown = dict.fromkeys(steps)
     shown.update(dict.fromkeys(s for s in weights if s[0] in boxes and s[1] in boxes))
     return Picture(
-        width=full + 2 * _MARGIN,
+        width=max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN,
         height=len(layers) * (_BOX_HEIGHT + _GAP_DOWN) - _GAP_DOWN + 2 * _MARGIN,
         box_width=_BOX_WIDTH,
         box_height=_BOX_HEIGHT,
@@ -108,23 +105,29 @@ def _mediators(path: Sequence[str], edges: Sequence[Edge]) -> list[str]:
     return sorted(strength, key=lambda name: (-strength[name], name))[: _WIDEST - 1]
 
 
-def _layers(path: Sequence[str], mediators: Sequence[str]) -> list[list[str]]:
-    if not mediators:
-        return [[name] for name in path]
-    if len(path) == 2:
-        return [[path[0]], list(mediators), [path[1]]]
-    layers = [[name] for name in path]
-    layers[1] += mediators
+def _layers(path: Sequence[str], mediators: Sequence[str]) -> list[list[tuple[int, str]]]:
+    """Per layer from the top: (column, node); the path has column 0 for itself."""
+    layers = [[(0, name)] for name in path]
+    beside = list(enumerate(mediators, start=1))
+    if len(path) == 2 and beside:
+        layers.insert(1, beside)
+    elif beside:
+        layers[1] += beside
     return layers
 
 
 def _line(start: Box, end: Box, on_path: bool, weight: float | None) -> Line:
     x0, y0 = start.x + _BOX_WIDTH // 2, start.y + _BOX_HEIGHT
     x1, y1 = end.x + _BOX_WIDTH // 2, end.y - 7  # room for the arrow's head
-    if y1 - y0 > _GAP_DOWN and x0 == x1:
-        # It would run through the box between: bend around it.
-        side = x0 - _BOX_WIDTH // 2 - _GAP_ACROSS
-        curve = f"M{x0},{y0} C{side},{y0 + 50} {side},{y1 - 50} {x1},{y1}"
+    if x0 == x1 and y1 - y0 > _GAP_DOWN and not on_path:
+        # Straight down it would run through the boxes between: go around them on the left.
+        x0, y0 = start.x, start.y + _BOX_HEIGHT // 2
+        x1, y1 = end.x - 7, end.y + _BOX_HEIGHT // 2
+        curve = f"M{x0},{y0} C{x0 - _BEND},{y0} {x1 - _BEND + 7},{y1} {x1},{y1}"
+    elif x0 > x1 and y1 - y0 > _GAP_DOWN:
+        # Into the outcome from the right, clear of the path.
+        x1, y1 = end.x + _BOX_WIDTH + 7, end.y + _BOX_HEIGHT // 2
+        curve = f"M{x0},{y0} C{x0},{y1} {x0},{y1} {x1},{y1}"
     else:
         middle = (y0 + y1) // 2
         curve = f"M{x0},{y0} C{x0},{middle} {x1},{middle} {x1},{y1}"
