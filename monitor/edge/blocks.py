@@ -205,14 +205,6 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def line_count(data: bytes) -> int:
-    """Lines that are not empty."""
-    ends = data.count(b"\n")
-    if data.startswith(b"\n") or b"\n\n" in data or b"\r\n\r" in data or b" \n" in data:
-        return len(filled_lines(data))
-    return ends + (not data.endswith(b"\n"))
-
-
 def filled_lines(data: bytes) -> np.ndarray:
     """Numbers, from 0, of the lines that are not blank."""
     return np.array([i for i, line in enumerate(data.split(b"\n")) if line.strip()], np.int64)

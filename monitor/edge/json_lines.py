@@ -15,7 +15,6 @@ from monitor.edge.blocks import (
     State,
     UnreadableError,
     filled_lines,
-    line_count,
     whole_lines,
 )
 from monitor.edge.readers import Chunk, Rejects
@@ -80,7 +79,8 @@ class JsonLinesReader:
             )
         except (pa.ArrowException, UnicodeDecodeError):
             return None
-        if table.num_rows != line_count(block.data):
+        lines = block.data.count(b"\n") + (not block.data.endswith(b"\n"))
+        if table.num_rows != lines and table.num_rows != len(filled_lines(block.data)):
             return None  # an object across lines, or two on one
         rows = table.combine_chunks().to_batches()
         batch = rows[0] if rows else pa.RecordBatch.from_pylist([], pa.schema(fields))
