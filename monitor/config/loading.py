@@ -84,16 +84,14 @@ def _validate(document: dict[str, Any], complaints: Complaints) -> Document | No
         try:
             return Document.model_validate(remaining)
         except ValidationError as error:
-            fresh = False
+            earlier = frozenset(dropped)
             for detail in error.errors(include_url=False):
                 location = _location(detail["loc"])
-                if any(location[: len(gone)] == gone for gone in dropped):
+                if any(location[: len(gone)] == gone for gone in earlier):
                     continue
                 complaints.add(location, *_explain(detail, location, document))
-                if _drop(remaining, location):
-                    dropped.add(location)
-                    fresh = True
-            if not fresh:
+                dropped |= _drop(remaining, location)
+            if dropped == earlier:
                 return None
     return None
 
@@ -105,18 +103,24 @@ def _location(loc: tuple[int | str, ...]) -> Location:
     return loc
 
 
-def _drop(document: Any, location: Location) -> bool:
-    """Remove the value at `location`; False if it isn't there, or its removal would shift items."""
+def _drop(document: Any, location: Location) -> set[Location]:
+    """Remove the value at `location`, or the list it is an item of.
+
+    Returns:
+        What was removed; empty if nothing was.
+    """
+    while location and isinstance(location[-1], int):
+        location = location[:-1]
     *parents, last = location
     for part in parents:
         try:
             document = document[part]
         except (KeyError, IndexError, TypeError):
-            return False
+            return set()
     if isinstance(document, dict) and last in document:
         del document[last]
-        return True
-    return False
+        return {location}
+    return set()
 
 
 def _explain(detail: ErrorDetails, location: Location, document: dict[str, Any]) -> tuple[str, str]:

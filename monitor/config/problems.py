@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -121,9 +122,12 @@ def apply_environment(document: dict[str, Any], environ: Mapping[str, str]) -> d
         *parents, last = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
         place: Any = document
         location: Location = ()
-        for part, following in zip(parents, [*parents[1:], last], strict=True):
+        for part, following in itertools.pairwise([*parents, last]):
+            before = place.get(part) if isinstance(place, dict) else None
             step, place = _enter(place, part, [] if following.isdigit() else {})
             location += (step,)
+            if place is not before:
+                origins.setdefault(location, name)
         step, _ = _enter(place, last, None)
         location += (step,)
         if isinstance(place, dict | list):

@@ -1,0 +1,376 @@
+"""One TOML file in, a Config or every complaint at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.config import Config, ConfigError, LogNotifier, WebhookNotifier, load
+from monitor.config.lines import key_lines
+from monitor.config.sections import format_duration, parse_duration
+from monitor.domain import (
+    Attribute,
+    DetectionSettings,
+    IncidentSettings,
+    LearnerSettings,
+    Method,
+    WindowSettings,
+)
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+MINIMAL = """
+[schema]
+time = "at"
+attributes = ["region"]
+outcomes = ["failed"]
+"""
+
+
+def read(text: str, folder: Path, **environ: str) -> Config:
+    path = folder / "monitor.toml"
+    path.write_text(text, encoding="utf-8")
+    return load(path, {f"LEAST_MONITOR__{key}": value for key, value in environ.items()})
+
+
+def complaints(text: str, folder: Path, **environ: str) -> list[str]:
+    """The problems, with the folder cut away."""
+    with pytest.raises(ConfigError) as caught:
+        read(text, folder, **environ)
+    return [str(problem).replace(f"{folder}/", "") for problem in caught.value.problems]
+
+
+def with_line(line: str, section: str = "schema") -> str:
+    """The minimal file with one line more in a section."""
+    return MINIMAL + line if section == "schema" else f"{MINIMAL}[{section}]\n{line}"
+
+
+def test_a_short_file_gets_every_default_from_the_domain(tmp_path: Path) -> None:
+    config = read(MINIMAL, tmp_path)
+    assert config.settings.schema.attributes == (Attribute("region", 0),)
+    assert config.settings.schema.outcomes == ("failed",)
+    assert config.settings.window == WindowSettings()
+    assert config.settings.learner == LearnerSettings()
+    assert config.settings.detection == DetectionSettings()
+    assert config.settings.incidents == IncidentSettings()
+    assert config.notifiers == (LogNotifier("human"),)
+    assert (config.http.host, config.http.port) == ("127.0.0.1", 9469)
+    assert config.store.url == "sqlite:///least-monitor.db"
+
+
+def test_a_full_file_is_read_as_written(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hush\n")
+    config = read(
+        """
+        seed = 7
+        [source]
+        kind = "files"
+        paths = ["logs/*.jsonl", "/var/log/x.csv"]
+        format = "csv"
+        delimiter = ";"
+        follow = false
+        poll = "1m30s"
+        max_rejected_ratio = 0.01
+        [schema]
+        time = { column = "ts", unit = "ms" }
+        tiers = ["place", "airline"]
+        attributes = [
+          { name = "city", tier = "place" },
+          { name = "carrier", tier = "airline", column = "op_carrier" },
+        ]
+        outcomes = [{ name = "late", when = "delay >= 60" }]
+        error_code = "code"
+        [window]
+        slice_length = "15m"
+        length = "12h"
+        zone = "Asia/Tokyo"
+        [learner]
+        tiers = "free"
+        l1 = 0
+        [detection]
+        report = "paper"
+        compare = ["excess"]
+        horizons = [1, 48]
+        [incidents]
+        renotify_after = "2d"
+        [store]
+        url = "postgresql+psycopg://user@db/monitor"
+        [[notifiers]]
+        kind = "log"
+        format = "json"
+        [[notifiers]]
+        kind = "webhook"
+        url = "https://example.org/hook"
+        secret_file = "key"
+        timeout = "3s"
+        [http]
+        host = "::1"
+        port = 0
+        """,
+        tmp_path,
+    )
+    assert config.source.paths == (str(tmp_path / "logs/*.jsonl"), "/var/log/x.csv")
+    assert config.source.poll == timedelta(seconds=90)
+    assert config.settings.schema.attributes == (
+        Attribute("city", 0),
+        Attribute("carrier", 1),
+        Attribute("code", 2, is_code=True),
+    )
+    assert config.columns == ("city", "op_carrier", "code")
+    assert config.tier_names == ("place", "airline", "error_code")
+    assert config.time.unit == "ms"
+    assert config.settings.window.zone == "Asia/Tokyo"
+    assert config.settings.window.slices == 48
+    assert config.settings.learner.tiers is False
+    assert config.settings.detection.report is Method.PAPER
+    assert config.settings.detection.compare == (Method.EXCESS,)
+    assert config.settings.seed == 7
+    assert config.notifiers == (
+        LogNotifier("json"),
+        WebhookNotifier("https://example.org/hook", "hush", timedelta(seconds=3)),
+    )
+
+
+def test_everything_wrong_is_said_at_once_by_line(tmp_path: Path) -> None:
+    text = """\
+[source]
+paths = [1]
+[schema]
+time = "at"
+attributes = [
+  { name = "region", teir = 1 },
+  { name = "agent", tier = "channel" },
+  "region",
+]
+outcomes = [
+  { name = "failed", when = "status >> 500" },
+  { name = "failed", when = "status >= 500" },
+]
+[windw]
+length = "24h"
+[window]
+slice_length = 30
+length = "1d"
+[[notifiers]]
+kind = "pigeon"
+"""
+    found = complaints(text, tmp_path)
+    assert [line.split(": ")[0] for line in found] == [
+        f"monitor.toml:{line}" for line in (2, 6, 7, 8, 11, 12, 14, 17, 19)
+    ]
+    said = "\n".join(found)
+    assert "schema.attributes[0].teir: unknown key; did you mean `tier`?" in said
+    assert "schema.attributes[1].tier: there is no tier 'channel'" in said
+    assert "attribute `region` is listed twice, first in line 6" in said
+    assert "outcome `failed` is listed twice, first in line 11" in said
+    assert "windw: unknown key; did you mean `window`?" in said
+    assert "window.slice_length: 30 is not a duration; write a text with a unit" in said
+    assert "unknown kind 'pigeon'" in said
+    assert "`status >> 500`" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (with_line('zone = "Amerika/New_York"'), "did you mean `America/New_York`?"),
+        (
+            with_line('atributes = ["x"]'),
+            "schema.atributes: unknown key; did you mean `attributes`",
+        ),
+        (with_line('error_code = "region"'), "`region` is an attribute too"),
+        (with_line('tiers = ["a", "a"]'), "tier `a` is listed twice"),
+        (with_line("slice_length_minutes = 30", "window"), 'write `slice_length = "…"`'),
+        (with_line('slice_length = "7m"', "window"), "7m does not divide the window of 1d"),
+        (with_line('slice_length = "5h"\nlength = "10h"', "window"), "does not divide a day"),
+        (with_line('length = "0s"', "window"), "it must be more than 0"),
+        (with_line('length = "half an hour"', "window"), "is not a duration"),
+        (with_line('zone = "Mars/Olympus"', "window"), "there is no time zone 'Mars/Olympus'"),
+        (with_line("horizons = [4, 2]", "detection"), "must ascend; write [2, 4]"),
+        (with_line("horizons = [1, 49]", "detection"), "longer than the window, which has 48"),
+        (with_line("horizons = [0]", "detection"), "horizons[0]: is 0; it must be at least 1"),
+        (with_line('history = "1h"\nlearning = "1h"', "detection"), "shorter than `window.length`"),
+        (with_line('learning = "60d"', "detection"), "longer than `detection.history`"),
+        (with_line('report = "magic"', "detection"), "allowed are 'excess' or 'paper'"),
+        (with_line('compare = ["excess"]', "detection"), "`excess` is what `report` shows"),
+        (with_line("false_alarms_per_week = -1", "detection"), "it must be more than 0"),
+        (with_line('port = "9469"', "http"), 'must be a whole number, not "9469"'),
+        (with_line("port = 70000", "http"), "it must be at most 65535"),
+        (with_line('host = "0.0.0.0"', "http"), "open to others; add `token_file`"),
+        (with_line('token_file = "nowhere"', "http"), "No such file"),
+        (with_line('url = "mysql://x"', "store"), "is no store we know"),
+        (with_line('kind = "kafka"', "source"), "source.kind: cannot be 'kafka'"),
+        (with_line("max_rejected_ratio = 2", "source"), "it must be at most 1"),
+        (MINIMAL + "[[notifiers]]\nurl='x'", "has no `kind`"),
+        (MINIMAL + "[[notifiers]]\nkind='webhook'\nurl='ftp://x'", "is no address"),
+        (MINIMAL + "[[notifiers]]\nkind='webhook'\nurll='http://x'", "did you mean `url`?"),
+        (MINIMAL + "[[notifiers]]\nkind='log'\nformat='xml'", "notifiers[0].format: cannot be"),
+        ("", "schema: is missing; add a [schema] section"),
+        ("[schema]\nattributes=['x']\noutcomes=['y']", "schema.time: is missing"),
+        ("schema = 5", "schema: must be a table, not 5"),
+        (MINIMAL.replace('"at"', "{ zone = 'UTC' }"), "schema.time: names no column"),
+        (MINIMAL.replace('"at"', "{ date = 'd', clock = 'c' }"), "carry no zone"),
+        (MINIMAL.replace('"at"', "{ column = 'd', clock = 'c' }"), "keep one way"),
+        (
+            MINIMAL.replace('"at"', "{ date='d', clock='c', zone='UTC', format='AM' }"),
+            "write HHMM or HH:MM",
+        ),
+        (MINIMAL.replace('["region"]', "[]"), "schema.attributes: is empty; list at least one"),
+        (MINIMAL.replace('"region"', '"my region"'), "'my region' is not a name"),
+        (MINIMAL.replace('"failed"', "{ name = 'x', when = '1 < 2' }"), "reads no column"),
+        (MINIMAL.replace('"failed"', "{ name = 'x' }"), "schema.outcomes[0].when: is missing"),
+        (MINIMAL.replace('"region"', "{ name = 'x', tier = -1 }"), "there is no tier -1"),
+        ("[schema\ntime = 1", "monitor.toml:1: is not TOML"),
+    ],
+)
+def test_each_mistake_is_named_with_its_key_and_its_cure(
+    text: str, complaint: str, tmp_path: Path
+) -> None:
+    said = "\n".join(complaints(text, tmp_path))
+    assert complaint in said
+    assert said.startswith("monitor.toml")
+
+
+def test_the_horizons_follow_a_window_of_fewer_slices(tmp_path: Path) -> None:
+    config = read(with_line('slice_length = "1h"', "window"), tmp_path)
+    assert config.settings.detection.horizons == (1, 2, 4, 12, 24)
+
+
+def test_the_rhythm_is_that_of_the_log_unless_told_otherwise(tmp_path: Path) -> None:
+    zoned = with_line('zone = "Europe/Lisbon"')
+    assert read(zoned, tmp_path).settings.window.zone == "Europe/Lisbon"
+    assert read(zoned + '\n[window]\nzone = "UTC"', tmp_path).settings.window.zone == "UTC"
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    config = read(
+        MINIMAL + "[[notifiers]]\nkind = 'webhook'\nurl = 'http://a'\n[http]\nport = 1",
+        tmp_path,
+        HTTP__PORT="2",
+        WINDOW__LENGTH="12h",
+        DETECTION__HORIZONS="[1, 3]",
+        NOTIFIERS__0__URL="http://b",
+        LEARNER__TIERS="false",
+        SEED="3",
+        SCHEMA__TIME="ts",
+    )
+    assert config.http.port == 2
+    assert config.settings.window.length == timedelta(hours=12)
+    assert config.settings.detection.horizons == (1, 3)
+    assert config.notifiers == (WebhookNotifier("http://b"),)
+    assert config.settings.learner.tiers is False
+    assert config.settings.seed == 3
+    assert config.time.column == "ts"
+
+
+def test_a_mistake_in_the_environment_is_laid_at_its_door(tmp_path: Path) -> None:
+    (said,) = complaints(MINIMAL, tmp_path, HTTP__PROT="1")
+    assert said == (
+        "environment LEAST_MONITOR__HTTP__PROT: http.prot: unknown key; did you mean `port`?"
+    )
+    said = "\n".join(complaints(MINIMAL, tmp_path, SEED__X="1", WINDOW__LENGTH="5"))
+    assert "LEAST_MONITOR__SEED__X" in said
+    assert "LEAST_MONITOR__WINDOW__LENGTH: window.length: 5 is not a duration" in said
+
+
+def test_secrets_come_from_files_and_are_never_shown(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("open sesame\n")
+    (tmp_path / "url").write_text("postgresql://me:password@db/x\n")
+    config = read(
+        with_line('host = "0.0.0.0"\ntoken_file = "token"\n[store]\nurl_file = "url"', "http"),
+        tmp_path,
+    )
+    assert config.http.token == "open sesame"
+    assert config.store.url == "postgresql://me:password@db/x"
+    assert "sesame" not in repr(config)
+    assert "password" not in repr(config)
+
+
+def test_an_empty_secret_is_no_secret(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("\n")
+    assert "is empty" in complaints(with_line('token_file = "token"', "http"), tmp_path)[0]
+
+
+def test_files_that_are_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist; give the path"):
+        load(tmp_path / "nothing.toml", {})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, {})
+    (tmp_path / "latin.toml").write_bytes(b"[source]\npaths = ['caf\xe9']")
+    with pytest.raises(ConfigError, match=r"latin.toml:2: is not UTF-8; save"):
+        load(tmp_path / "latin.toml", {})
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.toml")), ids=lambda p: p.stem)
+def test_every_example_is_sound(path: Path) -> None:
+    config = load(path, {})
+    assert config.settings.schema.attributes
+    assert config.source.paths
+
+
+def test_a_configuration_is_read_without_the_heavy_libraries() -> None:
+    code = (
+        "import sys, monitor.config as c, pathlib;"
+        f"c.load(pathlib.Path({str(EXAMPLES / 'flights' / 'monitor.toml')!r}), {{}});"
+        "print([m for m in ('pyarrow', 'scipy', 'tensorflow', 'pandas') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@given(st.integers(min_value=1, max_value=10**10))
+def test_a_duration_reads_back_as_written(milliseconds: int) -> None:
+    length = timedelta(milliseconds=milliseconds)
+    assert parse_duration(format_duration(length)) == length
+
+
+_keys = st.from_regex(r"[a-z]{1,6}", fullmatch=True)
+_values = st.recursive(
+    st.sampled_from(["1", "-2.5", "true", '"a # b"', "'[]'", '"""x\ny"""', "2024-01-01", '"\\""']),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda items: "[\n" + ", # c\n".join(items) + "\n]"),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(_keys, st.dictionaries(_keys, _values, max_size=4), max_size=4))
+def test_every_key_is_found_on_its_line(document: dict[str, dict[str, str]]) -> None:
+    text, where = "", {}
+    for table, pairs in document.items():
+        text += f"\n[{table}] # a comment = [\n"
+        where[table,] = text.count("\n")
+        for key, value in pairs.items():
+            where[table, key] = text.count("\n") + 1
+            text += f"{key} = {value}\n"
+    tomllib.loads(text)
+    found = key_lines(text)
+    assert {key: found[key] for key in where} == where
+
+
+def test_keys_inside_lists_tables_and_repeated_tables_are_found() -> None:
+    text = """
+top = 1
+[a.b]
+c.d = { e = 1, "f g" = [1,
+  2] }
+[[n]]
+x = 1
+[[n]]
+x = 2
+[n.sub]
+y = 3
+"""
+    found = key_lines(text)
+    assert found["top",] == 2
+    assert found["a", "b", "c", "d", "e"] == 4
+    assert found["a", "b", "c", "d", "f g", 1] == 5
+    assert found["n", 0, "x"] == 7
+    assert found["n", 1, "x"] == 9
+    assert found["n", 1, "sub", "y"] == 11
