@@ -84,7 +84,7 @@ def compile_expression(text: str) -> Expression:
         message = f"not an expression: {error.msg}"
         if "=" in flat and not any(sign in flat for sign in ("==", "<=", ">=", "!=")):
             message += "; equality is written `==`"
-        raise ExpressionError(message, (error.offset or 1) + indent) from None
+        raise ExpressionError(message, (error.offset or len(flat.strip())) + indent) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise ExpressionError(f"not an expression: {error}", 1) from None
     compiler = _Compiler(indent)

@@ -105,6 +105,21 @@ def numbers(column: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
     return cells.cast(pa.float64()), bad if bad.any() else None
 
 
+def words(column: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
+    """A column as text, empty being missing, and the mask of cells that are not UTF-8."""
+    if pa.types.is_nested(column.type):
+        raise WrongType(f"of type {column.type}")
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    values, broken = texts(encoded.dictionary)
+    indices = encoded.indices
+    wrong = None
+    if len(broken):
+        lookup = np.zeros(len(values) + 1, bool)
+        lookup[broken] = True
+        wrong = lookup[indices.cast(pa.int32()).fill_null(len(values)).to_numpy()]
+    return pa.array(values, pa.string()).take(indices), wrong
+
+
 def flags(column: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
     """A column as bool (numbers: not zero), and the mask of cells that are neither."""
     column = plain(column)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from monitor.config import Config
 from monitor.domain import MISSING, Events, Rejected
-from monitor.edge.cells import WrongType, describe, flags, mask, numbers, texts
+from monitor.edge.cells import WrongType, describe, flags, mask, numbers, texts, words
 from monitor.edge.clock import event_times
 from monitor.expression import Kind
 from monitor.vocabulary import Vocabulary
@@ -114,8 +114,8 @@ class Decoder:
         indices = column.indices.cast(pa.int32()).fill_null(size).to_numpy()
         used = np.flatnonzero(np.bincount(indices, minlength=size + 1)[:size])
         codes: np.ndarray = np.full(size + 1, MISSING, np.int32)
-        words, broken = texts(column.dictionary.take(pa.array(used)))
-        codes[used] = self.vocabulary.encode(attribute, [_bounded(word) for word in words])
+        values, broken = texts(column.dictionary.take(pa.array(used)))
+        codes[used] = self.vocabulary.encode(attribute, [_bounded(value) for value in values])
         if len(broken):
             wrong = np.zeros(size + 1, bool)
             wrong[used[broken]] = True
@@ -128,7 +128,7 @@ class Decoder:
 def _reader(rows: pa.RecordBatch, complaints: Complaints) -> Callable[[str, Kind], pa.Array]:
     """Columns as expressions want them; cells that resist are complained of once."""
     cache: dict[tuple[str, Kind], pa.Array] = {}
-    read = {Kind.NUMBER: numbers, Kind.TEXT: _text_column, Kind.FLAG: flags}
+    read = {Kind.NUMBER: numbers, Kind.TEXT: words, Kind.FLAG: flags}
 
     def column(name: str, kind: Kind) -> pa.Array:
         if (name, kind) not in cache:
@@ -156,19 +156,6 @@ def _reader(rows: pa.RecordBatch, complaints: Complaints) -> Callable[[str, Kind
 
 
 _EMPTY = {Kind.NUMBER: pa.float64(), Kind.TEXT: pa.string(), Kind.FLAG: pa.bool_()}
-
-
-def _text_column(column: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
-    """A column as text; empty is missing."""
-    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    words, broken = texts(encoded.dictionary)
-    indices = encoded.indices
-    wrong = None
-    if len(broken):
-        lookup = np.zeros(len(words) + 1, bool)
-        lookup[broken] = True
-        wrong = lookup[indices.cast(pa.int32()).fill_null(len(words)).to_numpy()]
-    return pa.array(words, pa.string()).take(indices), wrong
 
 
 def _bounded(word: str | None) -> str | None:
