@@ -119,23 +119,25 @@ class Log:
             self._skip(stream, offset)
         rest = b"" if self._piped is None else self._pending[offset:]
         self._pending = b""
-        while True:
-            with _Reading():
-                data = self._more(stream, BLOCK_BYTES)
-            rest += data
-            end = len(rest) if not data and not self.waits else cut(rest)
-            if end:
-                block, rest = rest[:end], rest[end:]
-                offset += end
-                first, lines = lines + 1, lines + block.count(b"\n")
-                yield Block(block, first, self._state(offset, lines))
-            elif len(rest) > MAX_RECORD_BYTES:
-                detail = f"line {lines + 1} is longer than {MAX_RECORD_BYTES >> 20} MiB: no log"
-                raise UnreadableError("no_lines", detail)
-            if not data:
-                break
-        if stream is not self._piped:
-            stream.close()
+        try:
+            while True:
+                with _Reading():
+                    data = self._more(stream, BLOCK_BYTES)
+                rest += data
+                end = len(rest) if not data and not self.waits else cut(rest)
+                if end:
+                    block, rest = rest[:end], rest[end:]
+                    offset += end
+                    first, lines = lines + 1, lines + block.count(b"\n")
+                    yield Block(block, first, self._state(offset, lines))
+                elif len(rest) > MAX_RECORD_BYTES:
+                    detail = f"line {lines + 1} is longer than {MAX_RECORD_BYTES >> 20} MiB: no log"
+                    raise UnreadableError("no_lines", detail)
+                if not data:
+                    break
+        finally:
+            if stream is not self._piped:
+                stream.close()
 
     def _state(self, offset: int, lines: int) -> dict[str, Any]:
         if self._piped is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,6 +89,9 @@ def _column(column: pa.Array, definition: TimeDefinition) -> tuple[pa.Array, np.
         raise SourceError(f"column `{name}` is of type {kind}, which is no time") from None
     wrong = none_wrong if broken is None else broken
     if definition.unit is not None:
+        with contextlib.suppress(pa.ArrowInvalid):  # as float64, nanoseconds would be rounded
+            whole, outside = _epoch(words.cast(pa.int64()), definition)
+            return whole, outside | wrong
         cells, bad = numbers(words)
         times, outside = _epoch(cells, definition)
         return times, outside | wrong | (none_wrong if bad is None else bad)
@@ -248,7 +252,7 @@ def _clock_seconds(column: pa.Array, definition: TimeDefinition) -> tuple[pa.Arr
                 'write format = "HHMM" in `schema.time`'
             )
         words, broken = strings(column)
-        pattern = r"^\s*(?P<h>\d{1,2}):(?P<m>\d\d)(:(?P<s>\d\d)(\.\d+)?)?\s*$"
+        pattern = r"^\s*(?P<h>\d{1,2}):(?P<m>\d\d)(?::(?P<s>\d\d)(?:\.\d+)?)?\s*$"
         parts = pc.extract_regex(words, pattern)
         hours, minutes, seconds = (pc.struct_field(parts, name) for name in ("h", "m", "s"))
         seconds = pc.if_else(pc.equal(seconds, ""), "0", seconds)

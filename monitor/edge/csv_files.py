@@ -86,7 +86,8 @@ class CsvReader:
             start = data.rfind(b"\n", 0, start - 1) + 1
             line = data[start:end]
             if line.count(b'"', 0, line.find(b"\n")) % 2 and self._open(line):
-                return start or end
+                stray = self._are_rows(line.split(b"\n")[1:])
+                return end if stray else start
         return end
 
     def _parse(self, block: Block) -> Chunk:
@@ -102,6 +103,9 @@ class CsvReader:
 
         invalid: list[int] = []
         types = dict.fromkeys(self.needed, pa.binary())
+        if not data.strip():
+            nothing = pa.RecordBatch.from_pylist([], pa.schema(list(types.items())))
+            return Chunk(nothing, str, block.state, rejects.listed())
         table = pa.csv.read_csv(
             pa.BufferReader(data),
             pa.csv.ReadOptions(
@@ -162,9 +166,7 @@ class CsvReader:
                 continue
             if self._width(record) != width:
                 return None
-            # Whole rows inside a field are rows that a stray mark swallowed.
-            swallowed = all(self._width(line) == width for line in lines[first + 1 : last])
-            return None if swallowed and self._width(lines[last]) == width else last
+            return None if self._are_rows(lines[first + 1 : last + 1]) else last
         return None
 
     def _open(self, text: bytes) -> bool:
@@ -184,6 +186,11 @@ class CsvReader:
             start = not inside and byte in (delimiter, _NEWLINE)
             i += 1
         return inside
+
+    def _are_rows(self, lines: list[bytes]) -> bool:
+        """True for whole rows: inside a field, they are rows that a stray mark swallowed."""
+        filled = [line for line in lines if line.strip()]
+        return bool(filled) and all(self._width(line) == len(self.names) for line in filled)
 
     def _width(self, record: bytes) -> int:
         text = record.decode("utf-8", "replace")

@@ -243,3 +243,40 @@ def test_events_have_the_shape_the_core_expects(config: Config, tmp_path: Path) 
     assert events.values.shape == (131, 3)
     assert events.failed.dtype == bool
     assert events.failed.shape == (131, 2)
+
+
+def test_a_stray_quotation_mark_does_not_hold_back_a_growing_log(
+    config: Config, tmp_path: Path
+) -> None:
+    vocabulary = Vocabulary(config.settings.schema)
+    source = FileSource(config, vocabulary)
+    header, *lines = as_csv(day(20)).splitlines(keepends=True)
+    stray = lines[0].replace(lines[0].split(b",")[1], b'"never closed', 1)
+    (tmp_path / "log.csv").write_bytes(b"".join([header, stray, *lines[1:]]))
+    (batch,) = source.batches()
+    assert told([batch], vocabulary) == expected(day(20))[1:]
+    assert [rejected.reason for rejected in batch.rejected] == ["bad_row"]
+
+
+def test_a_block_of_nothing_but_stray_marks(config: Config, tmp_path: Path) -> None:
+    header = as_csv(day(1)).splitlines(keepends=True)[0]
+    (tmp_path / "log.csv").write_bytes(header + b'"a,b\n"c,d\n')
+    source = FileSource(config, Vocabulary(config.settings.schema), follow=False)
+    batches = list(source.batches())
+    assert sum(len(batch.events) for batch in batches) == 0
+    assert [r.reason for batch in batches for r in batch.rejected] == ["bad_row", "bad_row"]
+
+
+def test_a_field_on_two_lines_is_not_torn_between_two_passes(
+    config: Config, tmp_path: Path
+) -> None:
+    table = day(20).set_column(1, "region", pa.array(["first\nsecond"] * 20))
+    data = as_csv(table)
+    vocabulary = Vocabulary(config.settings.schema)
+    source = FileSource(config, vocabulary)
+    (tmp_path / "log.csv").write_bytes(data[: data.rfind(b"second")])
+    first = list(source.batches())
+    (tmp_path / "log.csv").write_bytes(data)
+    rest = list(source.batches(first[-1].position))
+    assert told(first + rest, vocabulary) == expected(table)
+    assert not any(batch.rejected for batch in first + rest)
