@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from importlib import resources
 from urllib.parse import urlencode
 
@@ -17,6 +15,7 @@ from monitor.domain import Incident, State
 from monitor.edge.console.picture import draw
 from monitor.edge.status import Status
 from monitor.edge.store import Audit, OutboxCount, Verdict
+from monitor.edge.wording import duration, number, percent, probability, time_text
 
 
 class Console:
@@ -93,57 +92,3 @@ class Console:
         return HTMLResponse(
             self._pages.get_template(name).render(status=status, **content), status_code=code
         )
-
-
-def time_text(at: datetime | None) -> str:
-    """For people, always with its zone.
-
-    >>> time_text(datetime(2013, 4, 16, 17, 30, tzinfo=UTC))
-    '2013-04-16 17:30 UTC'
-    """
-    return "–" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def number(value: float) -> str:
-    """Counts in full, small expectations with one digit.
-
-    >>> number(12034), number(3.25)
-    ('12,034', '3.2')
-    """
-    if not math.isfinite(value):
-        return "∞" if value > 0 else "–"
-    return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.1f}"
-
-
-def percent(value: float) -> str:
-    """A share.
-
-    >>> percent(0.0123), percent(0.4)
-    ('1.2 %', '40 %')
-    """
-    if not math.isfinite(value):
-        return "–"
-    return f"{value:.0%}".replace("%", " %") if value >= 0.1 else f"{value:.1%}".replace("%", " %")
-
-
-def probability(value: float) -> str:
-    """p and q, which are often tiny.
-
-    >>> probability(0.03), probability(3e-9)
-    ('0.030', '3e-09')
-    """
-    if not math.isfinite(value):
-        return "–"
-    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
-
-
-def duration(value: timedelta) -> str:
-    """Hours and minutes.
-
-    >>> duration(timedelta(minutes=90)), duration(timedelta(hours=24))
-    ('1 h 30 min', '24 h')
-    """
-    minutes = round(value.total_seconds() / 60)
-    hours, rest = divmod(minutes, 60)
-    parts = ([f"{hours} h"] if hours else []) + ([f"{rest} min"] if rest or not hours else [])
-    return " ".join(parts)

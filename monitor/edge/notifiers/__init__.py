@@ -1,1 +1,57 @@
 """Where incident changes are told, and the outbox that makes sure they arrive."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Protocol
+
+from monitor.domain import Incident, Notification
+
+
+class DeliveryError(Exception):
+    """The world did not take a notification.
+
+    Args:
+        reason: what happened, for the operator.
+        permanent: trying again cannot help.
+        retry_after: the receiver asked for this pause.
+    """
+
+    def __init__(
+        self, reason: str, *, permanent: bool = False, retry_after: timedelta | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.permanent = permanent
+        self.retry_after = retry_after
+
+
+class Notifier(Protocol):
+    """One way to tell people. `tests/contracts/test_notifiers.py` says what it owes."""
+
+    name: str
+    """Unique among the configured ones; the outbox knows it by this."""
+
+    def send(self, notification: Notification) -> None:
+        """Tell it, or raise.
+
+        May be called again with the same notification after a crash: receivers see it at
+        least once, and can tell by incident, change and time that it is the same.
+
+        Raises:
+            DeliveryError: it did not arrive.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+def link_to(incident: Incident, console_url: str | None) -> str | None:
+    """The incident's page.
+
+    Args:
+        incident: the one to show.
+        console_url: where people reach the console, e.g. ``https://monitor.example.com``.
+    """
+    return None if console_url is None else f"{console_url.rstrip('/')}/incidents/{incident.id}"

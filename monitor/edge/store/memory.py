@@ -27,7 +27,8 @@ from monitor.edge.store import (
 class _Outgoing:
     item: OutboxItem
     status: str
-    next_at: datetime
+    next_at: datetime | None
+    """None is at once."""
 
 
 class MemoryStore:
@@ -76,7 +77,7 @@ class MemoryStore:
         key = (name, notification.incident.id, notification.change.value, notification.at)
         if key not in self._outbox:
             item = OutboxItem(len(self._outbox) + 1, name, notification, 0)
-            self._outbox[key] = _Outgoing(item, "pending", notification.at)
+            self._outbox[key] = _Outgoing(item, "pending", None)
 
     def load(self) -> Saved:
         """Copies; later commits do not show in it."""
@@ -184,7 +185,7 @@ class MemoryStore:
                 if outgoing.status == "pending":
                     item = outgoing.item
                     first.setdefault((item.notifier, item.notification.incident.id), outgoing)
-            return [o.item for o in first.values() if o.next_at <= now][:limit]
+            return [o.item for o in first.values() if o.next_at is None or o.next_at <= now][:limit]
 
     def _find(self, item: OutboxItem) -> _Outgoing:
         return next(o for o in self._outbox.values() if o.item.id == item.id)

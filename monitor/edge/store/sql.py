@@ -27,7 +27,6 @@ from sqlalchemy import (
     or_,
     select,
     text,
-    tuple_,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -77,6 +76,8 @@ class SqlStore:
             parsed = make_url(url)
             self.name = parsed.render_as_string(hide_password=True)
             self._sqlite = parsed.get_backend_name() == "sqlite"
+            if not self._sqlite and parsed.get_backend_name() != "postgresql":
+                raise StoreError(f"store {self.name}: only SQLite and PostgreSQL are known")
             if self._sqlite:
                 if parsed.database in (None, "", ":memory:"):
                     raise StoreError("use 'memory:' for a store that forgets at exit")
@@ -86,10 +87,10 @@ class SqlStore:
                 **({"connect_args": {"timeout": busy_timeout_seconds}} if self._sqlite else {}),
             )
         except (ArgumentError, NoSuchModuleError) as error:
-            raise StoreError(f"[store] url {url!r} is not understood: {error}") from error
+            raise StoreError(f"[store] url is not understood: {error}") from error
         except ModuleNotFoundError as error:
             raise StoreError(
-                f"the store {url!r} needs the Python package {error.name!r}; "
+                f"store {self.name}: this needs the Python package {error.name!r}; "
                 "for PostgreSQL install least-monitor[postgres]"
             ) from error
         except OSError as error:
@@ -189,7 +190,7 @@ class SqlStore:
                 "document": documents.dumps(documents.notification_document(notification)).decode(),
                 "status": "pending",
                 "attempts": 0,
-                "next_at": notification.at,
+                "next_at": tables.AT_ONCE,
                 "error": "",
             }
             for notification in work.notifications
@@ -287,8 +288,8 @@ class SqlStore:
         with self._read() as connection:
             if after is not None:
                 anchor = self._get(connection, after)
-                newest = tuple_(table.opened_at, table.id)
-                query = query.where(newest < tuple_(anchor.opened_at, anchor.id))
+                same_time = and_(table.opened_at == anchor.opened_at, table.id < anchor.id)
+                query = query.where(or_(table.opened_at < anchor.opened_at, same_time))
             return [_incident(d) for d in connection.execute(query.limit(limit)).scalars()]
 
     def _get(self, connection: Connection, incident_id: str) -> Incident:

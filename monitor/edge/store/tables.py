@@ -37,6 +37,9 @@ from monitor.edge.store import StoreError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+AT_ONCE = _EPOCH
+"""Due whatever the clock says: a replayed day may lie in the past or the future."""
+
 
 class Instant(TypeDecorator[datetime]):
     """Aware datetime ↔ microseconds since 1970."""
@@ -100,13 +103,16 @@ incidents = Table(
     Index("incidents_state", "state"),
 )
 
-_incident = Column("incident", String(200), ForeignKey("incidents.id"), nullable=False)
+
+def _incident() -> Column[str]:
+    return Column("incident", String(200), ForeignKey("incidents.id"), nullable=False)
+
 
 audit = Table(
     "audit",
     metadata,
     Column("id", _Serial, primary_key=True),
-    _incident.copy(),
+    _incident(),
     Column("at", Instant, nullable=False),
     Column("kind", String(40), nullable=False),
     Column("actor", String(200), nullable=False),
@@ -126,7 +132,7 @@ outbox = Table(
     metadata,
     Column("id", _Serial, primary_key=True),
     Column("notifier", String(200), nullable=False),
-    _incident.copy(),
+    _incident(),
     Column("change", String(20), nullable=False),
     Column("at", Instant, nullable=False),
     Column("document", Text, nullable=False),

@@ -1,0 +1,163 @@
+"""Incident changes as signed JSON over HTTP.
+
+The body is `documents.notification_document`. With a secret, the header
+``X-Least-Monitor-Signature: t=UNIX,v1=HEX`` carries the HMAC-SHA256 of ``UNIX.BODY``; check it
+with the raw body, and refuse a time that is minutes away: it may be a replay. The header
+``Idempotency-Key`` is the same at every attempt for one notification.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+import httpx
+
+from monitor import __version__
+from monitor.domain import Notification
+from monitor.edge import documents
+from monitor.edge.notifiers import DeliveryError, link_to
+
+SIGNATURE = "X-Least-Monitor-Signature"
+
+_TEMPORARY = (408, 425, 429)
+_LONGEST_PAUSE = timedelta(hours=1)
+
+
+def sign(secret: str, at: datetime, body: bytes) -> str:
+    """The signature header.
+
+    >>> sign("s", datetime(2026, 3, 1, tzinfo=UTC), b"{}")[:16]
+    't=1772323200,v1='
+    """
+    seconds = int(at.timestamp())
+    digest = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256)
+    return f"t={seconds},v1={digest.hexdigest()}"
+
+
+def check_signature(
+    secret: str,
+    header: str,
+    body: bytes,
+    now: datetime,
+    tolerance: timedelta = timedelta(minutes=5),
+) -> bool:
+    """What a receiver does; here for receivers in Python and for the tests."""
+    try:
+        fields = dict(part.split("=", 1) for part in header.split(","))
+        at = datetime.fromtimestamp(int(fields["t"]), UTC)
+    except (KeyError, ValueError, OverflowError, OSError):
+        return False
+    genuine = hmac.compare_digest(sign(secret, at, body).encode(), header.encode())
+    return genuine and abs(now - at) <= tolerance
+
+
+class WebhookNotifier:
+    """Posts to one address.
+
+    Args:
+        url: http or https.
+        secret: shared with the receiver; None leaves the signature out.
+        timeout: of one attempt.
+        console_url: where people reach the console; for the link.
+        name: for the outbox.
+        now: the clock, for the signature.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        secret: str | None = None,
+        timeout: timedelta = timedelta(seconds=10),
+        console_url: str | None = None,
+        name: str = "webhook",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.name = name
+        self._url = url
+        self._secret = secret
+        self._console_url = console_url
+        self._now = now
+        # A redirect would carry the document to an address nobody configured.
+        self._client = httpx.Client(
+            timeout=timeout.total_seconds(),
+            follow_redirects=False,
+            headers={
+                "User-Agent": f"least-monitor/{__version__}",
+                "Content-Type": "application/json",
+            },
+        )
+
+    def send(self, notification: Notification) -> None:
+        """See `Notifier`. A 4xx other than 408, 425 and 429 is permanent, and so is a redirect."""
+        link = link_to(notification.incident, self._console_url)
+        body = documents.dumps(documents.notification_document(notification, link))
+        headers = {"Idempotency-Key": delivery_id(notification)}
+        if self._secret is not None:
+            headers[SIGNATURE] = sign(self._secret, self._now(), body)
+        post(self._client, self._url, body, headers, self._now)
+
+    def close(self) -> None:
+        """See `Notifier`."""
+        self._client.close()
+
+
+def delivery_id(notification: Notification) -> str:
+    """The same for every attempt at one notification.
+
+    It lets a receiver drop what it has already seen.
+    """
+    parts = (
+        notification.incident.id,
+        notification.change.value,
+        documents.time_text(notification.at),
+    )
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
+
+
+def post(
+    client: httpx.Client,
+    url: str,
+    body: bytes,
+    headers: dict[str, str],
+    now: Callable[[], datetime],
+) -> None:
+    """POST, with every way of failing sorted into temporary and permanent.
+
+    Raises:
+        DeliveryError: no 2xx.
+    """
+    try:
+        response = client.post(url, content=body, headers=headers)
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+        raise DeliveryError(f"{url} is no address to post to: {error}", permanent=True) from error
+    except httpx.HTTPError as error:
+        raise DeliveryError(f"{url}: {error or type(error).__name__}") from error
+    if response.is_success:
+        return
+    code = response.status_code
+    permanent = code < 500 and code not in _TEMPORARY
+    answer = response.text.strip()[:200]
+    raise DeliveryError(
+        f"{url} answered {code} {response.reason_phrase}" + (f": {answer}" if answer else ""),
+        permanent=permanent,
+        retry_after=None if permanent else _pause(response.headers.get("Retry-After"), now()),
+    )
+
+
+def _pause(header: str | None, now: datetime) -> timedelta | None:
+    """``Retry-After`` in seconds or as a date; nonsense is ignored, eternity is cut."""
+    if header is None:
+        return None
+    try:
+        pause = (
+            timedelta(seconds=min(int(header), 10**6))
+            if header.isascii() and header.isdigit()
+            else parsedate_to_datetime(header) - now
+        )
+    except (ValueError, TypeError):
+        return None
+    return min(max(pause, timedelta(0)), _LONGEST_PAUSE)

@@ -1,0 +1,77 @@
+"""How times, counts and shares read for people, the same on pages, in mails and in terminals."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+from monitor.domain import Cause
+
+
+def time_text(at: datetime | None) -> str:
+    """For people, always with its zone.
+
+    >>> time_text(datetime(2013, 4, 16, 17, 30, tzinfo=UTC))
+    '2013-04-16 17:30 UTC'
+    """
+    return "–" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def number(value: float) -> str:
+    """Counts in full, small expectations with one digit.
+
+    >>> number(12034), number(3.25)
+    ('12,034', '3.2')
+    """
+    if not math.isfinite(value):
+        return "∞" if value > 0 else "–"
+    return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.1f}"
+
+
+def percent(value: float) -> str:
+    """A share.
+
+    >>> percent(0.0123), percent(0.4)
+    ('1.2 %', '40 %')
+    """
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.0%}".replace("%", " %") if value >= 0.1 else f"{value:.1%}".replace("%", " %")
+
+
+def probability(value: float) -> str:
+    """p and q, which are often tiny.
+
+    >>> probability(0.03), probability(3e-9)
+    ('0.030', '3e-09')
+    """
+    if not math.isfinite(value):
+        return "–"
+    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
+
+
+def duration(value: timedelta) -> str:
+    """Hours and minutes.
+
+    >>> duration(timedelta(minutes=90)), duration(timedelta(hours=24))
+    ('1 h 30 min', '24 h')
+    """
+    minutes = round(value.total_seconds() / 60)
+    hours, rest = divmod(minutes, 60)
+    parts = ([f"{hours} h"] if hours else []) + ([f"{rest} min"] if rest or not hours else [])
+    return " ".join(parts)
+
+
+def cause_text(cause: Cause, most: int = 6) -> str:
+    """A cause in words; long value lists are cut.
+
+    >>> cause_text(Cause.of(airline="AC", office=["BKK", "SEL"]))
+    'airline AC with office BKK, SEL'
+    """
+    if not cause.selector:
+        return "everything"
+    parts = []
+    for name, values in cause.selector:
+        more = f" and {len(values) - most} more" if len(values) > most else ""
+        parts.append(f"{name} {', '.join(values[:most])}{more}")
+    return " with ".join(parts)

@@ -1,0 +1,526 @@
+"""What every store owes: the same suite for the one in memory and the one in a database."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.domain import (
+    Cause,
+    Change,
+    Finding,
+    Incident,
+    Method,
+    Notification,
+    Rejected,
+    State,
+)
+from monitor.edge.store import (
+    KEPT_REJECTED,
+    ConflictError,
+    IncidentNotFoundError,
+    Store,
+    StoreError,
+    Verdict,
+    Work,
+    open_store,
+)
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HALF_HOUR = timedelta(minutes=30)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = "memory:" if request.param == "memory" else str(tmp_path / "deep" / "monitor.db")
+    opened = open_store(url)
+    yield opened
+    opened.close()
+
+
+def finding(outcome: str = "pay", airline: str = "AC", **changes: object) -> Finding:
+    usual = Finding(
+        method=Method.EXCESS,
+        outcome=outcome,
+        cause=Cause.of(airline=airline),
+        path=(f"airline={airline}", outcome),
+        score=31.5,
+        p_value=1e-12,
+        q_value=0.003,
+        observed=57,
+        expected=4.25,
+        rows=612,
+        horizon=2 * HALF_HOUR,
+        began=NOON - HALF_HOUR,
+        rate_before=0.007,
+        rate_now=0.093,
+        chain=(Cause(), Cause.of(airline=airline)),
+        codes=("E17",),
+        runners_up=((Cause.of(office="BKK"), 12.0),),
+    )
+    return replace(usual, **changes)
+
+
+def incident(name: str, at: datetime = NOON, **changes: object) -> Incident:
+    found = finding()
+    usual = Incident(
+        id=name,
+        state=State.OPEN,
+        opened_at=at,
+        updated_at=at,
+        last_seen_at=at,
+        finding=found,
+        latest=found,
+        causes=(found.cause,),
+    )
+    return replace(usual, **changes)
+
+
+def resolved(opened: Incident, at: datetime) -> Incident:
+    return replace(opened, state=State.RESOLVED, updated_at=at, resolved_at=at)
+
+
+def news(about: Incident, change: Change = Change.OPENED, at: datetime = NOON) -> Notification:
+    return Notification(about, change, at)
+
+
+def kinds(store: Store, incident_id: str) -> list[str]:
+    return [entry.kind for entry in store.audit(incident_id)]
+
+
+# What a tick leaves behind
+
+
+def test_a_fresh_store_knows_nothing(store: Store) -> None:
+    saved = store.load()
+    assert (dict(saved.slices), saved.position, dict(saved.state)) == ({}, None, {})
+    assert saved.incidents == ()
+    assert store.incidents() == []
+    assert store.due(NOON) == []
+
+
+def test_everything_of_a_tick_comes_back(store: Store) -> None:
+    opened = incident("a1")
+    store.commit(
+        Work(
+            slices={NOON: b"late", NOON - HALF_HOUR: b"early"},
+            position={"partition-0": 17, "file": "día.csv"},
+            state={"vocabulary": b"\x00\xff", "baseline": b""},
+            incidents=(opened,),
+        )
+    )
+    saved = store.load()
+    assert list(saved.slices.items()) == [(NOON - HALF_HOUR, b"early"), (NOON, b"late")]
+    assert saved.position == {"partition-0": 17, "file": "día.csv"}
+    assert saved.state == {"vocabulary": b"\x00\xff", "baseline": b""}
+    assert saved.incidents == (opened,)
+    assert store.state("vocabulary") == b"\x00\xff"
+    assert store.state("nothing") is None
+
+
+def test_late_rows_rewrite_their_slice_and_retention_drops_the_oldest(store: Store) -> None:
+    store.commit(Work(slices={NOON + i * HALF_HOUR: b"%d" % i for i in range(4)}))
+    store.commit(Work(slices={NOON + HALF_HOUR: b"one, and a late row"}))
+    store.commit(Work(drop_slices_before=NOON + HALF_HOUR))
+    assert list(store.load().slices.values()) == [b"one, and a late row", b"2", b"3"]
+
+
+def test_what_a_tick_does_not_mention_stays(store: Store) -> None:
+    store.commit(Work(position={"at": 1}, state={"a": b"1", "b": b"1"}))
+    store.commit(Work(state={"a": b"2"}))
+    saved = store.load()
+    assert saved.position == {"at": 1}
+    assert saved.state == {"a": b"2", "b": b"1"}
+
+
+def test_rejected_records_are_all_counted_and_the_first_are_kept(store: Store) -> None:
+    for i in range(KEPT_REJECTED + 5):
+        store.commit(
+            Work(
+                rejected=(
+                    Rejected("bad_time", f"x.csv:{i}", "no time zone", 1, b"12:00"),
+                    Rejected("not_json", "y.jsonl:3 and after", "unexpected end", 1000),
+                )
+            )
+        )
+    assert store.rejected() == {
+        "bad_time": KEPT_REJECTED + 5,
+        "not_json": 1000 * (KEPT_REJECTED + 5),
+    }
+    kept = [r for r in store.rejected_records() if r.reason == "bad_time"]
+    assert [r.where for r in kept] == [f"x.csv:{i}" for i in range(KEPT_REJECTED)]
+    assert kept[0] == Rejected("bad_time", "x.csv:0", "no time zone", 1, b"12:00")
+
+
+# Incidents and their history
+
+
+def test_the_history_of_an_incident_tells_every_change_once(store: Store) -> None:
+    opened = incident("a1")
+    worse = replace(
+        opened, updated_at=NOON + HALF_HOUR, worsened_at=(NOON + HALF_HOUR,), latest=finding()
+    )
+    finer = replace(
+        worse,
+        updated_at=NOON + 2 * HALF_HOUR,
+        causes=(*worse.causes, Cause.of(airline="AC", office="BKK")),
+    )
+    for version in (opened, opened, worse, finer, resolved(finer, NOON + 3 * HALF_HOUR)):
+        store.commit(Work(incidents=(version,)))
+    assert kinds(store, "a1") == ["opened", "worsened", "refined", "resolved"]
+    assert store.audit("a1")[1].at == NOON + HALF_HOUR
+    assert store.load().incidents == ()
+    store.commit(Work(incidents=(finer,)))
+    assert kinds(store, "a1")[-1] == "reopened"
+
+
+def test_two_versions_in_one_tick_are_two_steps_of_one_history(store: Store) -> None:
+    opened = incident("a1")
+    ended = resolved(opened, NOON + HALF_HOUR)
+    store.commit(Work(incidents=(opened, ended)))
+    assert store.incident("a1") == ended
+    assert kinds(store, "a1") == ["opened", "resolved"]
+
+
+def test_the_monitor_does_not_undo_an_acknowledgement(store: Store) -> None:
+    opened = incident("a1")
+    store.commit(Work(incidents=(opened,)))
+    store.acknowledge("a1", NOON, "maria", "calling the airline")
+    store.acknowledge("a1", NOON + HALF_HOUR, "maria")
+    store.commit(Work(incidents=(replace(opened, last_seen_at=NOON + HALF_HOUR),)))
+    assert store.incident("a1").state is State.ACKNOWLEDGED
+    assert store.incident("a1").last_seen_at == NOON + HALF_HOUR
+    assert [i.state for i in store.open_incidents()] == [State.ACKNOWLEDGED]
+    taken = store.audit("a1")[1:]
+    assert [(a.kind, a.actor, a.note) for a in taken] == [
+        ("acknowledged", "maria", "calling the airline")
+    ]
+    store.commit(Work(incidents=(resolved(opened, NOON + 2 * HALF_HOUR),)))
+    assert store.incident("a1").state is State.RESOLVED
+    with pytest.raises(ConflictError, match="already resolved"):
+        store.acknowledge("a1", NOON, "maria")
+
+
+def test_the_last_verdict_counts_and_all_are_remembered(store: Store) -> None:
+    store.commit(Work(incidents=(incident("a1"), incident("a2"))))
+    store.label("a1", Verdict.TRUE, NOON, "maria")
+    store.label("a1", Verdict.EXPECTED, NOON, "li", "maintenance")
+    assert store.labels() == {"a1": Verdict.EXPECTED}
+    assert kinds(store, "a1") == ["opened", "labelled_true", "labelled_expected"]
+    with pytest.raises(IncidentNotFoundError):
+        store.label("zz", Verdict.TRUE, NOON, "maria")
+
+
+def test_incidents_are_listed_newest_first_in_pages(store: Store) -> None:
+    # Two opened at the same instant: a page must not end between them and forget one.
+    times = [0, 1, 1, 2, 3]
+    all_of_them = [incident(f"i{n}", NOON + t * HALF_HOUR) for n, t in enumerate(times)]
+    store.commit(Work(incidents=tuple(all_of_them)))
+    seen: list[str] = []
+    after = None
+    for _ in range(4):
+        page = store.incidents(limit=2, after=after)
+        seen += [i.id for i in page]
+        after = seen[-1]
+    assert seen == ["i4", "i3", "i2", "i1", "i0"]
+
+
+def test_incidents_are_found_by_state_time_outcome_and_method(store: Store) -> None:
+    day = timedelta(days=1)
+    long_ago = incident("old", NOON - 9 * day)
+    store.commit(
+        Work(
+            incidents=(
+                incident("new"),
+                incident("still", NOON - 5 * day),
+                resolved(long_ago, NOON - 8 * day),
+                resolved(replace(long_ago, id="ended"), NOON - HALF_HOUR),
+                incident("seat", finding=finding(outcome="seat")),
+                incident("paper", finding=finding(method=Method.PAPER)),
+            )
+        )
+    )
+
+    def ids(**wanted: object) -> set[str]:
+        return {i.id for i in store.incidents(**wanted)}
+
+    assert ids(state=State.RESOLVED) == {"old", "ended"}
+    assert ids(since=NOON - day) == {"new", "still", "ended", "seat", "paper"}
+    assert ids(outcome="seat") == {"seat"}
+    assert ids(method="paper") == {"paper"}
+    assert ids(outcome="pay", state=State.OPEN, method="excess") == {"new", "still"}
+
+
+def test_a_prefix_names_an_incident_if_it_is_the_only_one(store: Store) -> None:
+    store.commit(Work(incidents=(incident("abc1"), incident("abd2"), incident("ab"))))
+    assert store.incident("abc").id == "abc1"
+    assert store.incident("ab").id == "ab"
+    with pytest.raises(IncidentNotFoundError, match="abc1, abd2"):
+        store.incident("a")
+    for stranger in ("x", "ABC", "%", "_bc1"):
+        with pytest.raises(IncidentNotFoundError, match="no incident"):
+            store.incident(stranger)
+
+
+# The outbox
+
+
+def test_each_notifier_gets_each_notification_once(store: Store) -> None:
+    opened = incident("a1")
+    work = Work(incidents=(opened,), notifications=(news(opened),), notifiers=("log", "webhook"))
+    store.commit(work)
+    store.commit(work)  # the same tick, computed again after a crash
+    due = store.due(NOON)
+    assert [(i.notifier, i.notification, i.attempts) for i in due] == [
+        ("log", news(opened), 0),
+        ("webhook", news(opened), 0),
+    ]
+    store.sent(due[0])
+    assert [i.notifier for i in store.due(NOON)] == ["webhook"]
+    assert [(c.notifier, c.status, c.count) for c in store.outbox()] == [
+        ("log", "sent", 1),
+        ("webhook", "pending", 1),
+    ]
+
+
+def test_a_failed_notification_waits_and_nothing_of_its_incident_overtakes_it(
+    store: Store,
+) -> None:
+    first, second = incident("a1"), incident("b2")
+    store.commit(
+        Work(
+            incidents=(first, second),
+            notifications=(news(first), news(first, Change.RESOLVED), news(second)),
+            notifiers=("webhook",),
+        )
+    )
+    opened = store.due(NOON)[0]
+    later = NOON + timedelta(seconds=10)
+    store.failed(opened, "503 from the receiver", later)
+    assert [i.notification.incident.id for i in store.due(NOON)] == ["b2"]
+    again = store.due(later)[0]
+    assert (again.notification.change, again.attempts) == (Change.OPENED, 1)
+    assert again.error == "503 from the receiver"
+    store.sent(again)
+    assert store.due(later)[0].notification.change is Change.RESOLVED
+
+
+def test_a_hopeless_notification_is_parked_and_blocks_nobody(store: Store) -> None:
+    opened = incident("a1")
+    store.commit(
+        Work(
+            incidents=(opened,),
+            notifications=(news(opened), news(opened, Change.RESOLVED)),
+            notifiers=("webhook",),
+        )
+    )
+    store.failed(store.due(NOON)[0], "404: no such hook", None)
+    assert [(i.notification.change, i.error) for i in store.parked()] == [
+        (Change.OPENED, "404: no such hook")
+    ]
+    assert [i.notification.change for i in store.due(NOON)] == [Change.RESOLVED]
+
+
+def test_a_replayed_day_of_next_year_notifies_at_once(store: Store) -> None:
+    opened = incident("a1", at=NOON + timedelta(days=365))
+    store.commit(
+        Work(
+            incidents=(opened,),
+            notifications=(news(opened, at=opened.opened_at),),
+            notifiers=("log",),
+        )
+    )
+    assert [i.notification.at for i in store.due(NOON)] == [opened.opened_at]
+
+
+# What only the lasting store owes
+
+
+def test_a_reopened_store_goes_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "monitor.db")
+    store = open_store(path)
+    store.commit(Work(slices={NOON: b"x"}, position={"at": 3}, incidents=(incident("a1"),)))
+    store.close()
+    again = open_store(path)
+    saved = again.load()
+    assert (dict(saved.slices), saved.position) == ({NOON: b"x"}, {"at": 3})
+    assert saved.incidents == (incident("a1"),)
+    again.close()
+
+
+TICKS_UNTIL_KILLED = textwrap.dedent(
+    """
+    import sys
+    from datetime import timedelta
+    sys.path.insert(0, sys.argv[2])
+    from test_stores import HALF_HOUR, NOON, incident, news
+    from monitor.domain import Rejected
+    from monitor.edge.store import Work, open_store
+
+    store = open_store(sys.argv[1])
+    position = store.load().position
+    tick = 0 if position is None else position["tick"] + 1
+    print("ready", flush=True)
+    while True:
+        opened = incident(f"i{tick}")
+        store.commit(Work(
+            slices={NOON + tick * HALF_HOUR: b"%d" % tick * 20_000},
+            position={"tick": tick},
+            state={"baseline": b"%d" % tick * 50_000},
+            incidents=(opened,),
+            notifications=(news(opened),),
+            notifiers=("log", "webhook"),
+            rejected=(Rejected("bad_time", "x", "y", 2),),
+        ))
+        tick += 1
+    """
+)
+
+
+def test_kill_9_at_any_instant_leaves_a_whole_number_of_ticks(tmp_path: Path) -> None:
+    path = str(tmp_path / "monitor.db")
+    chance = random.Random(20260301)
+    last = -1
+    for _ in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", TICKS_UNTIL_KILLED, path, str(Path(__file__).parent)],
+            stdout=subprocess.PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(chance.uniform(0.01, 0.15))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+        store = open_store(path)
+        saved = store.load()
+        store_counts = {(c.notifier, c.status): c.count for c in store.outbox()}
+        rejected = store.rejected()
+        store.close()
+        if saved.position is None:
+            continue
+        tick = saved.position["tick"]
+        assert isinstance(tick, int)
+        assert tick >= last
+        last = tick
+        ticks = range(tick + 1)
+        assert list(saved.slices) == [NOON + i * HALF_HOUR for i in ticks]
+        assert saved.slices[NOON + tick * HALF_HOUR] == b"%d" % tick * 20_000
+        assert saved.state == {"baseline": b"%d" % tick * 50_000}
+        assert {i.id for i in saved.incidents} == {f"i{i}" for i in ticks}
+        assert store_counts == {("log", "pending"): tick + 1, ("webhook", "pending"): tick + 1}
+        assert rejected == {"bad_time": 2 * (tick + 1)}
+    assert last > 0
+
+
+def test_a_locked_store_says_who_might_hold_it(tmp_path: Path) -> None:
+    from monitor.edge.store.sql import SqlStore
+
+    path = str(tmp_path / "monitor.db")
+    store = SqlStore(path, busy_timeout_seconds=0.05)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="second least-monitor"):
+        store.commit(Work(position={"at": 1}))
+    assert store.load().position is None  # reading goes on meanwhile
+    other.execute("ROLLBACK")
+    store.commit(Work(position={"at": 1}))
+    assert store.load().position == {"at": 1}
+    other.close()
+    store.close()
+
+
+def test_a_full_disk_loses_only_the_tick_at_hand(tmp_path: Path) -> None:
+    from monitor.edge.store.sql import SqlStore
+
+    store = SqlStore(str(tmp_path / "monitor.db"))
+    store.commit(Work(position={"at": 1}))
+    # The nearest thing to a small disk: SQLite reports both in the same words.
+    with store._write() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StoreError, match=r"disk is full\. .*Free some space"):
+        store.commit(Work(slices={NOON: os.urandom(500_000)}, position={"at": 2}))
+    assert store.load().position == {"at": 1}
+    assert store.load().slices == {}
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.db"
+    path.write_text("not a database, but the minutes of the last meeting" * 100)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another path"):
+        open_store(str(path))
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_store_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "monitor.db"
+    store = open_store(str(path))
+    store.commit(Work(slices={NOON + i * HALF_HOUR: b"x" * 50_000 for i in range(20)}))
+    store.close()
+    data = bytearray(path.read_bytes())
+    data[16_384 * 3 :] = b"\xa5" * (len(data) - 16_384 * 3)
+    path.write_bytes(data)
+    with pytest.raises(StoreError, match=r"damaged|SQLite"):
+        open_store(str(path)).load()
+
+
+def test_a_store_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
+    path = str(tmp_path / "monitor.db")
+    open_store(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("INSERT INTO schema_version VALUES (99)")
+    raw.close()
+    with pytest.raises(StoreError, match="newer least-monitor"):
+        open_store(path)
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("sqlite://", "memory:"),
+        ("nosuchdb://host/x", "not understood"),
+        ("mysql://host/x", "only SQLite and PostgreSQL"),
+        ("/proc/nowhere/monitor.db", "folder"),
+    ],
+)
+def test_a_bad_address_is_explained(url: str, advice: str) -> None:
+    with pytest.raises(StoreError, match=advice):
+        open_store(url)
+
+
+def test_passwords_stay_out_of_messages() -> None:
+    with pytest.raises(StoreError) as caught:
+        open_store("postgresql+psycopg://monitor:hunter2@127.0.0.1:1/x")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_copy_taken_while_running_is_whole(tmp_path: Path) -> None:
+    path = str(tmp_path / "monitor.db")
+    store = open_store(path)
+    store.commit(Work(slices={NOON: b"x" * 100_000}, position={"at": 1}))
+    with sqlite3.connect(path) as source, sqlite3.connect(tmp_path / "copy.db") as target:
+        source.backup(target)
+    source.close()
+    target.close()
+    copy = open_store(str(tmp_path / "copy.db"))
+    assert copy.load() == store.load()
+    copy.close()
+    store.close()
+    shutil.rmtree(tmp_path)
