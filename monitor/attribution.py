@@ -158,7 +158,7 @@ class _Scan:
     def _rest(self) -> np.ndarray:
         """How elevated the rest of the traffic is (at least 1), per horizon and cell."""
         o, e, k = self.observed, self.expected, LEAVE_ONE_OUT
-        ratio = np.maximum((o[:, :1] - o + k) / (e[:, :1] - e + k), 1.0)
+        ratio: np.ndarray = np.maximum((o[:, :1] - o + k) / (e[:, :1] - e + k), 1.0)
         ratio[:, 0] = 1.0
         if len(self.pairs):
             for parent in self.parents[self.pairs].T:
@@ -179,8 +179,8 @@ class _Scan:
         """The best candidate above the threshold, named as specifically as its remainders ask."""
         specific = gates[:, 1:]
         if specific.size and specific.max() > threshold:
-            h, j = np.unravel_index(int(np.argmax(specific)), specific.shape)
-            h, j = int(h), int(j) + 1
+            h, j = divmod(int(np.argmax(specific)), specific.shape[1])
+            j += 1
         elif gates[:, 0].max() > threshold:
             h, j = int(np.argmax(gates[:, 0])), 0
         else:

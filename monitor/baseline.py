@@ -8,6 +8,7 @@ before they can teach the baseline.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -130,7 +131,7 @@ class History:
 
     def fit(
         self,
-        local_of,  # type: ignore[no-untyped-def]
+        local_of: Callable[[np.ndarray], np.ndarray],
         sizes: tuple[int, ...],
         skip: tuple[int, ...],
         masks: tuple[Mask, ...],
@@ -165,14 +166,16 @@ class History:
             for mask in masks:
                 if mask.outcome != o or mask.last < pieces[0].start:
                     continue
-                during = (start >= mask.first) & (start <= mask.last)
+                begin, end = np.searchsorted(start, [mask.first, mask.last + 1])
+                during = slice(int(begin), int(end))
                 if not mask.conditions:
                     y[during] *= self._cap(mask, o)
                     continue
+                matched = np.ones(len(y[during]), bool)
                 for a, code in mask.conditions:
-                    during &= (local[:, a] if code == OTHER else values[:, a]) == code
-                y[during] = 0
-                w[during] = 0
+                    matched &= (local if code == OTHER else values)[during, a] == code
+                y[during][matched] = 0
+                w[during][matched] = 0
             base[o] = (y.sum() + 0.5) / (w.sum() + 1.0)
             e = base[o] * w
             day[o] = self._day(slot, y, e)
@@ -181,7 +184,7 @@ class History:
                 for a, size in enumerate(sizes):
                     if a in skip:
                         continue
-                    node = local[:, a]
+                    node: np.ndarray = local[:, a]
                     inside = node != MISSING
                     old = multipliers[a][o]
                     seen = np.bincount(node[inside], y[inside], size)
@@ -190,9 +193,9 @@ class History:
                     e[inside] *= (new / old)[node[inside]]
                     multipliers[a][o] = new
             if parent_codes is not None:
-                code = local[:, parent_codes]
-                hit = (code >= 0) & (y > 0)
-                share = np.bincount(code[hit], y[hit], code_size) + 0.2
+                seen_code = local[:, parent_codes]
+                hit = (seen_code >= 0) & (y > 0)
+                share = np.bincount(seen_code[hit], y[hit], code_size) + 0.2
                 codes[o] = share / share.sum()
         return Baseline(base, day, multipliers, codes, pieces[-1].start)
 

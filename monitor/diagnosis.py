@@ -15,12 +15,10 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from monitor.attribution import Attribution, Conditions, Suspect, attribute, began
+from monitor.attribution import Attribution, Suspect, attribute, began
 from monitor.baseline import Baseline, History, Mask, teach
 from monitor.dispersion import Dispersion
 from monitor.domain import (
-    OTHER,
-    Cause,
     Diagnosis,
     Edge,
     Finding,
@@ -29,16 +27,16 @@ from monitor.domain import (
     Notification,
     OutcomeCount,
     Settings,
-    State,
     utc,
 )
 from monitor.encoding import Coded, Encoding, GramSum, Nodes
 from monitor.incidents import track
 from monitor.learning import Learned, Learner
-from monitor.paths import paths_into, strongest_path
-from monitor.significance import poisson_score, q_values, two_sample_p_value
+from monitor.naming import Naming
+from monitor.paper import Failures, significant_paths
+from monitor.significance import poisson_score
 from monitor.slices import Slice, merge
-from monitor.vocabulary import OTHER_TEXT, Vocabulary
+from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
 
 REFIT_TICKS = 12
@@ -54,8 +52,8 @@ class Tick:
     incidents: tuple[Incident, ...]
     """All that are open or recently resolved."""
     news: tuple[Notification, ...]
-    coded: Coded
-    """The slice as scored, for the store."""
+    rewritten: tuple[Coded, ...]
+    """Slices new or changed since the last tick, as scored: for the store."""
 
 
 class Monitor:
@@ -78,17 +76,20 @@ class Monitor:
         slots = round(timedelta(days=1) / window.slice_length)
         self._zone, self._slots = ZoneInfo(window.zone), slots
         self.nodes = Nodes(attributes, window)
+        self.naming = Naming(schema, vocabulary, self.nodes)
         self.history = History(detection.history, slots)
         self.tables = Horizons(self._cell_attributes, outcomes, detection.horizons)
         self.gram = GramSum(attributes, outcomes)
         self.window: deque[Coded] = deque()
-        self.failures: deque[_Failures] = deque()
+        self.failures: deque[Failures] = deque()
         self.dispersion = Dispersion(outcomes, detection.horizons)
         self.baseline: Baseline | None = None
         self.masks: tuple[Mask, ...] = ()
         self.incidents: tuple[Incident, ...] = ()
         self.ticks = 0
-        self._edges: frozenset[tuple[str, str]] = frozenset()
+        self.rewritten: list[Coded] = []
+        """Older slices changed since the last tick."""
+        self.edges: frozenset[tuple[str, str]] = frozenset()
 
     # --- the tick ---------------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Monitor:
         clock.lap("encode")
         learned = self.learner.learn(encoding) if self.learner else Learned.nothing(encoding)
         clock.lap("fit")
-        names = self._names(encoding)
+        names = self.naming.of(encoding)
         findings: list[Finding] = []
         unexplained: dict[str, float] = {}
         methods = {settings.detection.report, *settings.detection.compare}
@@ -115,8 +116,17 @@ class Monitor:
         clock.lap("excess")
         truncated = False
         if Method.PAPER in methods and self.learner:
-            paper, truncated = self._paper(encoding, learned, names)
-            findings += paper
+            paper = significant_paths(
+                tuple(self.failures),
+                encoding,
+                learned.weights,
+                self.window[0].slice.start,
+                settings,
+                self.naming,
+                names,
+            )
+            findings += paper.findings
+            truncated = paper.truncated
         clock.lap("paper")
         at = utc(piece.start) + settings.window.slice_length
         gap = not len(piece.weight) and self._expects_traffic(piece)
@@ -156,26 +166,27 @@ class Monitor:
             nodes=len(encoding.number),
             rare_nodes=encoding.rare_nodes,
             edges=edges,
-            edges_added=len(pairs - self._edges),
-            edges_removed=len(self._edges - pairs),
+            edges_added=len(pairs - self.edges),
+            edges_removed=len(self.edges - pairs),
             paths_truncated=truncated,
             findings=tuple(findings),
             unexplained=unexplained,
             seconds=clock.seconds,
         )
-        self._edges = pairs
-        return Tick(diagnosis, self.incidents, news, coded)
+        self.edges = pairs
+        rewritten, self.rewritten = (*self.rewritten, coded), []
+        return Tick(diagnosis, self.incidents, news, rewritten)
 
     def _take_in(self, piece: Slice) -> Coded:
         """Count, code and score the slice; move the windows on by one."""
         self.nodes.observe(piece)
         self.ticks += 1
-        slot = self._slot(piece)
+        slot = self.slot(piece)
         if self.baseline is None or self.ticks % REFIT_TICKS == 0:
             self._refit()
         local = self.nodes.local(piece.values, piece.start)
         coded = Coded(piece, local, self._score(local, slot))
-        self._push(coded)
+        self.push(coded)
         self.history.add(teach(piece, slot, piece.weight @ coded.expected))
         if self.baseline is not None:
             self.dispersion.observe(self.tables, self.ticks, self._busy())
@@ -186,12 +197,13 @@ class Monitor:
             return np.full((len(local), len(self.settings.schema.outcomes)), QUANTUM)
         return self.baseline.expected(local, slot)
 
-    def _push(self, coded: Coded) -> None:
+    def push(self, coded: Coded) -> None:
+        """Move every window on by one slice, which is already scored."""
         sizes = self.nodes.sizes()
         self.tables.push(coded, tuple(sizes[a] for a in self._cell_attributes))
         self.gram.add(coded, sizes)
         self.window.append(coded)
-        self.failures.append(_Failures.of(coded))
+        self.failures.append(Failures.of(coded))
         if len(self.window) > self.settings.window.slices:
             self.gram.add(self.window.popleft(), sizes, -1)
         if len(self.failures) > 2 * self.settings.window.slices:
@@ -207,23 +219,31 @@ class Monitor:
         self.baseline = self.history.fit(
             self.nodes.local, self.nodes.sizes(), skip, self.masks, self._codes
         )
-        if first:  # slices taken in while learning are judged from now on
-            for i in range(-len(self.tables.slices), 0):
-                old = self.tables.slices[i]
-                self.tables.replace(
-                    i, Coded(old.slice, old.local, self._score(old.local, self._slot(old.slice)))
-                )
-        else:
+        if first:
+            self._rescore()
+        elif self.ticks % self._slots == 0:
             self.dispersion.refit()
 
-    def _slot(self, piece: Slice) -> int:
+    def _rescore(self) -> None:
+        """Slices taken in while learning are judged by the first baseline from now on."""
+        for i in range(-len(self.tables.slices), 0):
+            old = self.tables.slices[i]
+            slot = self.slot(old.slice)
+            new = Coded(old.slice, old.local, self._score(old.local, slot))
+            self.tables.replace(i, new)
+            self.window[i] = new
+            self.history.taught[i] = teach(new.slice, slot, new.slice.weight @ new.expected)
+            self.rewritten.append(new)
+
+    def slot(self, piece: Slice) -> int:
+        """Time of day of a slice, in slices since local midnight."""
         local = utc(piece.start).astimezone(self._zone)
         minute = local.hour * 60 + local.minute
         return int(minute * 60 // self.settings.window.slice_length.total_seconds()) % self._slots
 
     def _expects_traffic(self, piece: Slice) -> bool:
         """True when this time of day usually has rows: then an empty slice is a gap."""
-        slot = self._slot(piece)
+        slot = self.slot(piece)
         usual = [len(t.exposure) > 0 for t in self.history.taught if t.slot == slot][-8:-1]
         return len(usual) >= 2 and all(usual)
 
@@ -267,8 +287,15 @@ class Monitor:
         return Finding(
             method=Method.EXCESS,
             outcome=self.settings.schema.outcomes[o],
-            cause=self._cause(suspect.conditions),
-            path=self._path(o, suspect.conditions, encoding, learned, names),
+            cause=self.naming.cause(suspect.conditions),
+            path=self.naming.path(
+                o,
+                suspect.conditions,
+                encoding,
+                learned.weights,
+                names,
+                self.settings.learner.max_path_length,
+            ),
             score=suspect.score,
             p_value=suspect.p_value,
             q_value=suspect.q_value,
@@ -280,9 +307,9 @@ class Monitor:
             rate_before=expected / rows if rows else 0.0,
             rate_now=observed / rows if rows else 0.0,
             ended=suspect.ended,
-            chain=tuple(self._cause(c) for c in suspect.chain),
+            chain=tuple(self.naming.cause(c) for c in suspect.chain),
             codes=self._codes_in_excess(o, suspect, span),
-            runners_up=tuple((self._cause(c), score) for c, score in suspect.runners_up),
+            runners_up=tuple((self.naming.cause(c), score) for c, score in suspect.runners_up),
         )
 
     def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
@@ -302,7 +329,9 @@ class Monitor:
             poisson_score(float(k), float(total * f)) for k, f in zip(seen, fair, strict=True)
         ]
         ranked = sorted(range(len(seen)), key=lambda c: -scores[c])
-        return tuple(self._text(column, c) for c in ranked[:3] if scores[c] > 5 and seen[c] >= 3)
+        return tuple(
+            self.naming.text(column, c) for c in ranked[:3] if scores[c] > 5 and seen[c] >= 3
+        )
 
     def _remember_masks(self, findings: Iterable[Finding]) -> None:
         """Rows of reported causes must not teach the baseline."""
@@ -312,7 +341,7 @@ class Monitor:
             if finding.method is not Method.EXCESS:
                 continue
             outcome = self.settings.schema.outcomes.index(finding.outcome)
-            conditions = self._conditions(finding.cause)
+            conditions = self.naming.codes(finding.cause)
             last = int(self.window[-1].slice.start.astype(np.int64))
             span = int(finding.horizon / self.settings.window.slice_length)
             first = last - (span - 1) * int(length)
@@ -328,131 +357,6 @@ class Monitor:
                 masks.append(Mask(outcome, conditions, first, last))
         self.masks = tuple(masks)
 
-    def _conditions(self, cause: Cause) -> tuple[tuple[int, int], ...]:
-        names = self.settings.schema.names
-        out = []
-        for name, values in cause.selector:
-            a = names.index(name)
-            code = self.vocabulary.code(a, values[0])
-            out.append((a, OTHER if code is None else code))
-        return tuple(out)
-
-    # --- paper ------------------------------------------------------------------------------
-
-    def _paper(
-        self, encoding: Encoding, learned: Learned, names: list[str]
-    ) -> tuple[list[Finding], bool]:
-        """Every path into an error node: its occurrences in T against those in T′."""
-        settings, span = self.settings, self.settings.window.slices
-        if len(self.failures) < 2 * span:
-            return [], False
-        recent = list(self.failures)
-        rows_before = sum(f.rows for f in recent[:span])
-        rows_now = sum(f.rows for f in recent[span:])
-        truncated = False
-        candidates: list[tuple[float, int, tuple[int, ...], float, float]] = []
-        for o in range(len(settings.schema.outcomes)):
-            found = paths_into(
-                o, learned.weights, encoding,
-                settings.learner.max_paths, settings.learner.max_path_length,
-            )  # fmt: skip
-            truncated |= found.truncated
-            if not found.paths:
-                continue
-            wanted = self._wanted(found.paths, encoding)
-            before = _occurrences(recent[:span], o, wanted)
-            now = _occurrences(recent[span:], o, wanted)
-            p = two_sample_p_value(now, before, rows_now, rows_before)
-            candidates += [
-                (float(p[i]), o, path, float(now[i]), float(before[i]))
-                for i, path in enumerate(found.paths)
-            ]
-        if not candidates:
-            return [], truncated
-        q = q_values(np.array([c[0] for c in candidates]), len(candidates))
-        best: dict[tuple[int, Cause], Finding] = {}
-        for (p_value, o, path, now, before), q_value in zip(candidates, q, strict=True):
-            if p_value >= settings.detection.paper_p_value:
-                continue
-            root = path[0]  # the tail of the path is the suspected root cause
-            conditions = ((int(encoding.attribute[root]), int(encoding.number[root])),)
-            cause = self._cause(conditions)
-            finding = Finding(
-                method=Method.PAPER,
-                outcome=settings.schema.outcomes[o],
-                cause=cause,
-                path=tuple(names[node] for node in path),
-                score=float(-np.log(max(p_value, 1e-300))),
-                p_value=p_value,
-                q_value=float(q_value),
-                observed=now,
-                expected=before,
-                rows=int(encoding.gram[root, root]),
-                horizon=settings.window.length,
-                began=utc(self.window[0].slice.start),
-                rate_before=before / max(rows_before, 1),
-                rate_now=now / max(rows_now, 1),
-            )
-            known = best.get((o, cause))
-            if known is None or finding.score > known.score:
-                best[(o, cause)] = finding
-        return sorted(best.values(), key=lambda f: -f.score), truncated
-
-    def _wanted(self, paths: tuple[tuple[int, ...], ...], encoding: Encoding) -> np.ndarray:
-        """(paths, attributes) the node number each path asks of an attribute; -2 is any."""
-        wanted = np.full((len(paths), len(self.settings.schema.attributes)), -2)
-        for i, path in enumerate(paths):
-            for node in path[:-1]:
-                wanted[i, encoding.attribute[node]] = encoding.number[node]
-        return wanted
-
-    # --- names ------------------------------------------------------------------------------
-
-    def _text(self, attribute_index: int, number: int) -> str:
-        code = self.nodes.codes[attribute_index][number]
-        return OTHER_TEXT if code == OTHER else self.vocabulary.text(attribute_index, code)
-
-    def _cause(self, conditions: Conditions) -> Cause:
-        names = self.settings.schema.names
-        return Cause.from_json({names[a]: [self._text(a, number)] for a, number in conditions})
-
-    def _names(self, encoding: Encoding) -> list[str]:
-        schema = self.settings.schema
-        return [
-            schema.outcomes[n] if a < 0 else f"{schema.names[a]}={self._text(int(a), int(n))}"
-            for a, n in zip(encoding.attribute, encoding.number, strict=True)
-        ]
-
-    def _path(
-        self,
-        o: int,
-        conditions: Conditions,
-        encoding: Encoding,
-        learned: Learned,
-        names: list[str],
-    ) -> tuple[str, ...]:
-        """The cause's values, then the learned mediators, then the outcome."""
-        schema = self.settings.schema
-        own = sorted(conditions, key=lambda c: (schema.attributes[c[0]].tier, c[0]))
-        labels = [f"{schema.names[a]}={self._text(a, n)}" for a, n in own]
-        if not own:
-            return ("everything", schema.outcomes[o])
-        key = {
-            (int(a), int(n)): i
-            for i, (a, n) in enumerate(zip(encoding.attribute, encoding.number, strict=True))
-        }
-        last = key.get(own[-1])
-        onward = strongest_path(
-            () if last is None else (last,), o, learned.weights,
-            self.settings.learner.max_path_length,
-        )  # fmt: skip
-        mediators = [names[node] for node in onward[1:-1] if names[node] not in labels]
-        return (*labels, *mediators, schema.outcomes[o])
-
-    def open_incidents(self) -> tuple[Incident, ...]:
-        """Those not resolved."""
-        return tuple(i for i in self.incidents if i.state is not State.RESOLVED)
-
     # --- late rows --------------------------------------------------------------------------
 
     def fold(self, late: Slice) -> bool:
@@ -466,46 +370,16 @@ class Monitor:
                 continue
             merged = merge(old.slice, late)
             local = self.nodes.local(merged.values, merged.start)
-            coded = Coded(merged, local, self._score(local, self._slot(merged)))
+            coded = Coded(merged, local, self._score(local, self.slot(merged)))
             sizes = self.nodes.sizes()
             self.gram.add(old, sizes, -1)
             self.gram.add(coded, sizes)
             self.tables.replace(index, coded)
             self.window[index] = coded
-            self.failures[index] = _Failures.of(coded)
+            self.failures[index] = Failures.of(coded)
+            self.rewritten.append(coded)
             return True
         return False
-
-
-@dataclass(frozen=True, slots=True)
-class _Failures:
-    """The failed rows of a slice, per outcome: all that path occurrences need."""
-
-    rows: int
-    local: tuple[np.ndarray, ...]
-    weight: tuple[np.ndarray, ...]
-
-    @staticmethod
-    def of(coded: Coded) -> _Failures:
-        failed = coded.slice.failed.T
-        return _Failures(
-            coded.slice.rows,
-            tuple(coded.local[hit] for hit in failed),
-            tuple(coded.slice.weight[hit] for hit in failed),
-        )
-
-
-def _occurrences(failures: list[_Failures], o: int, wanted: np.ndarray) -> np.ndarray:
-    """Failed rows in which every value of a path occurs, (paths,)."""
-    local = np.concatenate([f.local[o] for f in failures])
-    weight = np.concatenate([f.weight[o] for f in failures])
-    hit = np.ones((len(local), len(wanted)), bool)
-    for a in range(wanted.shape[1]):
-        asked = wanted[:, a]
-        if (asked == -2).all():
-            continue
-        hit &= (local[:, a][:, None] == asked[None, :]) | (asked == -2)[None, :]
-    return np.asarray(weight @ hit.astype(float))
 
 
 class _Stopwatch:

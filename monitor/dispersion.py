@@ -45,7 +45,7 @@ class Dispersion:
         for h, span in enumerate(self._horizons):
             if ticks % max(span, 12):
                 continue
-            for o in np.flatnonzero(~busy):
+            for o in (int(o) for o in np.flatnonzero(~busy)):
                 expected = tables.expected[h, o]
                 for order in range(ORDERS):
                     cells = np.flatnonzero((order_of == order) & (expected > 0.3))

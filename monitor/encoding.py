@@ -154,15 +154,17 @@ class GramSum:
     def _grow(self, sizes: tuple[int, ...]) -> None:
         if all(size <= room for size, room in zip(sizes, self._room, strict=True)):
             return
-        old, old_room, old_sum = self._offsets(), self._room, self._sum
+        old_room, old_sum = self._room, self._sum
         self._room = np.array(
-            [room if size <= room else max(size, 2 * room) for size, room in zip(sizes, old_room)]
+            [
+                room if size <= room else max(size, 2 * room)
+                for size, room in zip(sizes, old_room, strict=True)
+            ]
         )
         place = np.concatenate(
             [np.arange(self._outcomes)]
             + [new + np.arange(r) for new, r in zip(self._offsets(), old_room, strict=True)]
         )
-        del old
         self._sum = np.zeros((self._width(), self._width()))
         self._sum[np.ix_(place, place)] = old_sum
 
@@ -235,7 +237,7 @@ def correlation(gram: np.ndarray, rows: int) -> np.ndarray:
     deviation = np.sqrt(np.maximum(np.diag(covariance), 0))
     flat = deviation < 1e-9
     deviation[flat] = 1.0
-    result = covariance / np.outer(deviation, deviation)
+    result: np.ndarray = covariance / np.outer(deviation, deviation)
     result[flat, :] = 0
     result[:, flat] = 0
     np.fill_diagonal(result, 1.0)

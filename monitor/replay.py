@@ -51,6 +51,12 @@ class Input:
             count = int(self.first[i + 1] - self.first[i])
             yield aggregate(start, self.values[rows], self.failed[rows], np.ones(count, np.int64))
 
+    def done(self, settings: WindowSettings, last: np.datetime64 | None) -> int:
+        """How many of them start no later than `last`."""
+        if last is None:
+            return 0
+        return self.count_slices(settings) - sum(1 for _ in self.slices(settings, after=last))
+
     def count_slices(self, settings: WindowSettings) -> int:
         """How many `slices` yields from the beginning."""
         if not len(self.starts):

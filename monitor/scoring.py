@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -101,12 +102,22 @@ def _moment(text: str, zone: str, *, end: bool = False) -> datetime:
     return moment.astimezone(UTC)
 
 
-def read_quiet_days(path: Path, dataset: str) -> tuple[date, ...]:
-    """Days on which an alarm is false, from a CSV with columns dataset and date."""
-    lines = path.read_text("utf-8").splitlines()
-    header = lines[0].split(",")
-    rows = [dict(zip(header, line.split(","), strict=True)) for line in lines[1:] if line]
-    return tuple(date.fromisoformat(r["date"]) for r in rows if r["dataset"] == dataset)
+def read_quiet_days(path: Path) -> tuple[date, ...]:
+    """Days on which an alarm is false, from a CSV with a column `date`.
+
+    Raises:
+        LabelError: the column is missing, or a cell is no date.
+    """
+    with path.open(encoding="utf-8", newline="") as file:
+        days = []
+        for number, row in enumerate(csv.DictReader(file), 2):
+            try:
+                days.append(date.fromisoformat(row["date"]))
+            except KeyError:
+                raise LabelError(f"{path}: no column `date`; the first line names them") from None
+            except (ValueError, TypeError):
+                raise LabelError(f"{path}:{number}: `date` is no day; write 2013-02-01") from None
+        return tuple(days)
 
 
 def score(
@@ -122,14 +133,15 @@ def score(
     Args:
         incidents: all of the backtest.
         labels: known anomalies; those outside `span` are left out.
-        quiet_days: local days without any anomaly.
+        quiet_days: local days without any anomaly; those outside `span` are left out.
         zone: time zone of those days.
         slice_length: one tick.
         span: start and end of the data.
     """
     cases = tuple(_case(label, incidents) for label in labels if span[0] <= label.start < span[1])
-    days = set(quiet_days)
     local = ZoneInfo(zone)
+    first, last = (moment.astimezone(local).date() for moment in span)
+    days = {day for day in quiet_days if first <= day <= last}
     # a report at midnight ends the slice before it, so it belongs to the day before
     alarmed = [
         (i.opened_at - slice_length).astimezone(local).date()
@@ -140,6 +152,7 @@ def score(
     delays = [case.delay / slice_length for case in found if case.delay is not None]
     inside = [i for i in incidents if any(_during(i, case.label) for case in cases)]
     outside_weeks = (span[1] - span[0]) / timedelta(weeks=1)
+    rate: float | None
     if days:
         rate = len(alarmed) / (len(days) / 7)
     else:
@@ -174,7 +187,7 @@ def _case(label: Label, incidents: Sequence[Incident]) -> Case:
     reported = sorted(
         (i for i in incidents if _during(i, label)), key=lambda i: (-i.finding.score, i.id)
     )
-    right = [i for i in reported if any(cause in label.accept for cause in i.causes)]
+    right = [i for i in reported if i.finding.cause in label.accept]
     first = min(
         (
             moment
@@ -187,7 +200,7 @@ def _case(label: Label, incidents: Sequence[Incident]) -> Case:
     return Case(
         label=label,
         reported=tuple(reported),
-        right_first=bool(reported) and any(c in label.accept for c in reported[0].causes),
+        right_first=bool(reported) and reported[0].finding.cause in label.accept,
         right_any=bool(right),
         delay=None if first is None else first - label.start,
     )

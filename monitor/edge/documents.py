@@ -171,6 +171,7 @@ def incident_summary(incident: Incident) -> Document:
         "cause": finding.cause.to_json(),
         "path": list(finding.path),
         "opened_at": time_text(incident.opened_at),
+        "worsened_at": [time_text(at) for at in incident.worsened_at],
         "resolved_at": _maybe_time(incident.resolved_at),
         "score": _number(finding.score),
         "q_value": _number(finding.q_value),

@@ -1,0 +1,118 @@
+"""The monitor's memory ↔ plain arrays and a plain document, so that a restart goes on exactly.
+
+Running sums are not stored: they are exact, so adding the stored slices again gives them back
+to the last bit. What cannot be rebuilt from slices is: which value became a node when, the fitted
+baseline, the scatter samples, the warm start, masks and incidents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monitor.baseline import Baseline, Mask, teach
+from monitor.diagnosis import Monitor
+from monitor.domain import Incident
+from monitor.encoding import Coded, Nodes
+from monitor.naming import Naming
+from monitor.slices import Slice
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The part of the memory that slices do not hold."""
+
+    arrays: Mapping[str, np.ndarray]
+    document: Mapping[str, Any]
+    """JSON-able."""
+    incidents: tuple[Incident, ...]
+    """Open or recently resolved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A slice as it was scored on arrival."""
+
+    slice: Slice
+    expected: np.ndarray  # (m, outcomes)
+
+
+def snapshot(monitor: Monitor) -> Snapshot:
+    """What must be stored with the slices after a tick."""
+    arrays: dict[str, np.ndarray] = {}
+    _put(arrays, "nodes", monitor.nodes.to_arrays())
+    _put(arrays, "dispersion", monitor.dispersion.to_arrays())
+    if monitor.learner is not None:
+        _put(arrays, "learner", monitor.learner.to_arrays())
+    baseline = monitor.baseline
+    if baseline is not None:
+        arrays |= {
+            "baseline.base": baseline.base,
+            "baseline.day": baseline.day,
+            "baseline.codes": baseline.codes,
+            "baseline.fitted_at": np.array(baseline.fitted_at),
+        }
+        for a, multiplier in enumerate(baseline.multipliers):
+            arrays[f"baseline.multipliers{a}"] = multiplier
+    document = {
+        "ticks": monitor.ticks,
+        "masks": [
+            [m.outcome, [list(c) for c in m.conditions], m.first, m.last] for m in monitor.masks
+        ],
+        "edges": sorted(list(edge) for edge in monitor.edges),
+    }
+    return Snapshot(arrays, document, monitor.incidents)
+
+
+def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None:
+    """Bring a fresh monitor to where the snapshot was taken.
+
+    Args:
+        monitor: just built with the same settings and the restored vocabulary.
+        saved: the last snapshot.
+        slices: every stored slice, oldest first.
+    """
+    settings = monitor.settings
+    attributes = len(settings.schema.attributes)
+    monitor.nodes = Nodes.from_arrays(_get(saved.arrays, "nodes"), attributes, settings.window)
+    monitor.naming = Naming(settings.schema, monitor.vocabulary, monitor.nodes)
+    monitor.dispersion.restore(_get(saved.arrays, "dispersion"))
+    if monitor.learner is not None:
+        monitor.learner.restore(_get(saved.arrays, "learner"))
+    fitted = _get(saved.arrays, "baseline")
+    if fitted:
+        monitor.baseline = Baseline(
+            fitted["base"],
+            fitted["day"],
+            tuple(fitted[f"multipliers{a}"] for a in range(attributes)),
+            fitted["codes"],
+            int(fitted["fitted_at"]),
+        )
+    monitor.ticks = int(saved.document["ticks"])
+    monitor.masks = tuple(
+        Mask(outcome, tuple((a, code) for a, code in conditions), first, last)
+        for outcome, conditions, first, last in saved.document["masks"]
+    )
+    monitor.edges = frozenset((source, target) for source, target in saved.document["edges"])
+    monitor.incidents = saved.incidents
+    stored = list(slices)
+    recent = max(2 * settings.window.slices, settings.detection.horizons[-1])
+    for i, one in enumerate(stored):
+        piece = one.slice
+        slot = monitor.slot(piece)
+        monitor.history.add(teach(piece, slot, piece.weight @ one.expected))
+        if len(stored) - i <= recent:
+            local = monitor.nodes.local(piece.values, piece.start)
+            monitor.push(Coded(piece, local, one.expected))
+
+
+def _put(arrays: dict[str, np.ndarray], prefix: str, part: Mapping[str, np.ndarray]) -> None:
+    arrays |= {f"{prefix}.{name}": array for name, array in part.items()}
+
+
+def _get(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    start = prefix + "."
+    return {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}

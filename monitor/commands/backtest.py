@@ -1,0 +1,247 @@
+"""`least-monitor backtest`: replay past days, tick by tick, and score what would have been said."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
+
+import typer
+
+from monitor.commands.configuration import ConfigOption, read_configuration
+from monitor.commands.failure import mendable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from monitor.backtest import Outcome
+    from monitor.config import Config
+    from monitor.scoring import Scores
+
+
+def backtest(
+    config: ConfigOption,
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Files or globs.")],
+    labels: Annotated[
+        Path | None, typer.Option(exists=True, help="Known anomalies, JSON lines.")
+    ] = None,
+    quiet_days: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            help="CSV of days on which an alarm is false; default: quiet_days.csv by the labels.",
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="DATE", help="First day (or ISO time).")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="DATE", help="Day after the last.")
+    ] = None,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", metavar="OUT", help="Write the results as JSON.")
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where an interrupted run keeps its state."),
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Forget an interrupted run.")] = False,
+) -> None:
+    """Replay a log and report its incidents, by both methods, against labels if given.
+
+    An interrupted backtest goes on where it stopped when the same command is given again.
+    """
+    settings = read_configuration(config)
+    with mendable():
+        from monitor.backtest import run
+
+        console = wide_console()
+        started = time.monotonic()
+        span = [_day(text, settings.settings.window.zone) for text in (since, until)]
+        with _Progress(console) as progress:
+            outcome = run(
+                settings,
+                inputs,
+                since=span[0],
+                until=span[1],
+                labels=labels,
+                quiet_days=quiet_days,
+                state=state or _state_directory(),
+                fresh=fresh,
+                now=datetime.now(UTC),
+                progress=progress,
+            )
+        seconds = time.monotonic() - started
+        _show(console, settings, outcome, seconds)
+        if json_path is not None:
+            from monitor.edge.documents import dumps
+
+            json_path.write_bytes(dumps(outcome.document) + b"\n")
+            console.print(f"wrote {json_path}")
+
+
+def _day(text: str | None, zone: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no date; write 2013-02-01") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=ZoneInfo(zone))
+
+
+def _state_directory() -> Path:
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "least-monitor"
+
+
+def wide_console() -> Console:
+    """A console that is wide enough for tables where there is no terminal to measure."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=120)
+
+
+class _Progress:
+    """A live line of what the replay is at."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=console,
+        )
+        self._task = self._bar.add_task("reading", total=None)
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def begin(self, ticks: int, done: int) -> None:
+        """The input is read: so many ticks, some done by an earlier run."""
+        if done:
+            self._bar.console.print(f"going on after {done} ticks of an interrupted run")
+        self._bar.reset(self._task, total=ticks, completed=done, description="ticks")
+
+    def tick(self, at: datetime, open_incidents: int) -> None:
+        """One more tick."""
+        text = f"{at:%Y-%m-%d}  {open_incidents:2} open"
+        self._bar.update(self._task, advance=1, description=text)
+
+
+def _show(console: Console, config: Config, outcome: Outcome, seconds: float) -> None:
+    document = outcome.document
+    report = config.settings.detection.report
+    console.print(incident_table(outcome.incidents[report], config, f"incidents ({report.value})"))
+    console.print(
+        f"{document['rows']:,} rows, {document['rejected']} rejected, {document['ticks']:,} ticks "
+        f"in {seconds:.0f} s; no incident open at {document['quiet_ticks']:,} ticks"
+    )
+    for reason in outcome.rejected:
+        console.print(f"  rejected: {reason}", style="yellow")
+    if outcome.scores:
+        console.print(_score_table({m.value: s for m, s in outcome.scores.items()}))
+        if outcome.scores[report].cases:
+            console.print(_case_table(config, outcome))
+
+
+def incident_table(incidents: list[Any], config: Config, title: str, limit: int = 40) -> Any:
+    """The incidents of highest score, in the order they opened."""
+    from rich import box
+    from rich.table import Table
+
+    top = sorted(incidents, key=lambda i: -i.finding.score)[:limit]
+    shown = sorted(top, key=lambda i: (i.opened_at, i.id))
+    if len(shown) < len(incidents):
+        title += f": the {len(shown)} of highest score, of {len(incidents)}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for name, justify in (
+        ("id", "left"), ("opened", "left"), ("path of the root cause", "left"),
+        ("failed", "right"), ("expected", "right"), ("rate", "right"), ("score", "right"),
+    ):  # fmt: skip
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    zone = ZoneInfo(config.settings.window.zone)
+    for incident in shown:
+        finding = incident.finding
+        table.add_row(
+            incident.id[:8],
+            f"{incident.opened_at.astimezone(zone):%Y-%m-%d %H:%M}",
+            " → ".join(finding.path),
+            f"{finding.observed:.0f}",
+            f"{finding.expected:.1f}",
+            f"{finding.rate_before:.1%} → {finding.rate_now:.1%}",
+            f"{finding.score:.1f}",
+        )
+    return table
+
+
+def _score_table(scores: dict[str, Scores]) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    def percent(value: float | None) -> str:
+        return "–" if value is None else f"{value:.2f}"
+
+    table = Table(title="both methods side by side", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("")
+    for method in scores:
+        table.add_column(method, justify="right")
+    all_scores = list(scores.values())
+    rows = {
+        "recall@1": [_of(s, "right_first") for s in all_scores],
+        "recall any": [_of(s, "right_any") for s in all_scores],
+        "mean delay, ticks": [percent(s.mean_delay_ticks) for s in all_scores],
+        "quiet days with an alarm": [
+            f"{s.quiet_days_alarmed} of {s.quiet_days}" if s.quiet_days else "–" for s in all_scores
+        ],
+        "false alarms a week": [percent(s.false_alarms_per_week) for s in all_scores],
+    }
+    for name, cells in rows.items():
+        table.add_row(name, *cells)
+    return table
+
+
+def _of(scores: Scores, field: str) -> str:
+    cases = scores.cases
+    return f"{sum(getattr(c, field) for c in cases)} of {len(cases)}" if cases else "–"
+
+
+def _case_table(config: Config, outcome: Outcome) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    scores = outcome.scores[config.settings.detection.report]
+    table = Table(title="labelled anomalies", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("case", "outcome", "accepted", "reported, best first", "verdict"):
+        table.add_column(name)
+    for case in scores.cases:
+        reported = ", ".join(
+            f"{i.finding.cause} ({i.finding.score:.0f})" for i in case.reported[:3]
+        )
+        verdict = "first" if case.right_first else "found" if case.right_any else "missed"
+        table.add_row(
+            case.label.id,
+            case.label.outcome,
+            " or ".join(str(cause) for cause in case.label.accept[:3]),
+            reported or "nothing",
+            verdict,
+            style=None if case.right_any else "red",
+        )
+    return table

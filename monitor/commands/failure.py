@@ -1,0 +1,22 @@
+"""Errors that people can mend, shown without a traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+
+@contextmanager
+def mendable() -> Iterator[None]:
+    """Show the error and end with 1: input, store or label file is not as it should be."""
+    from monitor.edge.source import SourceError
+    from monitor.edge.store import StoreError
+    from monitor.scoring import LabelError
+
+    try:
+        yield
+    except (SourceError, StoreError, LabelError, OSError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None

@@ -1,0 +1,81 @@
+"""Slices and arrays ↔ compressed bytes for the store."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from monitor.checkpoint import Stored
+from monitor.edge.store import StoreError
+from monitor.encoding import Coded
+from monitor.slices import Slice
+
+
+def slice_to_bytes(coded: Coded) -> bytes:
+    """A scored slice as an Arrow stream; the start is the schema's metadata."""
+    piece = coded.slice
+    columns: dict[str, pa.Array] = {}
+    for a, column in enumerate(piece.values.T):
+        columns[f"v{a}"] = pa.array(column)
+    for o, column in enumerate(piece.failed.T):
+        columns[f"f{o}"] = pa.array(column)
+    for o, column in enumerate(coded.expected.T):
+        columns[f"e{o}"] = pa.array(column)
+    columns["n"] = pa.array(piece.weight)
+    batch = pa.record_batch(columns)
+    batch = batch.replace_schema_metadata({"start": str(int(piece.start.astype(np.int64)))})
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def slice_from_bytes(blob: bytes, attributes: int, outcomes: int) -> Stored:
+    """Inverse of `slice_to_bytes`.
+
+    Raises:
+        StoreError: the blob is damaged, or was written under another schema.
+    """
+    try:
+        with pa.ipc.open_stream(blob) as reader:
+            start = np.datetime64(int(reader.schema.metadata[b"start"]), "us")
+            table = reader.read_all()
+        values = [table[f"v{a}"].to_numpy() for a in range(attributes)]
+        failed = [table[f"f{o}"].to_numpy() for o in range(outcomes)]
+        expected = [table[f"e{o}"].to_numpy() for o in range(outcomes)]
+        weight = table["n"].to_numpy()
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"a stored slice cannot be read ({error}); was [schema] changed? Use a new [store] url"
+        ) from error
+    return Stored(
+        Slice(start, np.column_stack(values), np.column_stack(failed), weight),
+        np.column_stack(expected),
+    )
+
+
+def arrays_to_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Named arrays, compressed."""
+    sink = io.BytesIO()
+    np.savez(sink, **arrays)  # type: ignore[arg-type]
+    raw = sink.getvalue()
+    return len(raw).to_bytes(8, "little") + bytes(pa.compress(raw, "zstd", asbytes=True))
+
+
+def arrays_from_bytes(blob: bytes) -> dict[str, np.ndarray]:
+    """Inverse of `arrays_to_bytes`.
+
+    Raises:
+        StoreError: the blob is damaged.
+    """
+    try:
+        size = int.from_bytes(blob[:8], "little")
+        raw = pa.decompress(blob[8:], size, "zstd", asbytes=True)
+        with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise StoreError(f"the stored state cannot be read ({error}); restore a backup") from error

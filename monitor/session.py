@@ -1,0 +1,194 @@
+"""One monitor and its store: what a daemon or a replay has done is never done again.
+
+Everything that a tick changed goes into the store in one transaction, so a process killed at any
+instant goes on, when started again, exactly where its last commit stood.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from monitor.checkpoint import Snapshot, restore, snapshot
+from monitor.diagnosis import Monitor, Tick
+from monitor.domain import Incident, Notification, Rejected, Settings, utc
+from monitor.edge.blobs import (
+    arrays_from_bytes,
+    arrays_to_bytes,
+    slice_from_bytes,
+    slice_to_bytes,
+)
+from monitor.edge.documents import diagnosis_document, dumps, incident_document, incident_from
+from monitor.edge.store import LATEST_DIAGNOSIS, Store, StoreError, Work
+from monitor.encoding import Coded
+from monitor.learning import LeastLearner
+from monitor.slices import Slice
+from monitor.vocabulary import Vocabulary
+
+MEMORY, SESSION, VOCABULARY, FILLING = "memory", "session", "vocabulary", "filling"
+
+
+def fingerprint(settings: Settings) -> str:
+    """Changes with the schema and the window: stored slices then mean something else."""
+    text = repr((asdict(settings.schema), asdict(settings.window)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where the store left off."""
+
+    position: Mapping[str, object] | None
+    last_slice: np.datetime64 | None
+    """Start of the newest slice diagnosed."""
+    filling: tuple[Slice, ...]
+    """Slices that had begun to fill but were not closed."""
+
+
+class Session:
+    """A monitor with its store.
+
+    Args:
+        settings: of the tick.
+        store: where to go on from, and where to write.
+        notifiers: names in the outbox of every notification.
+
+    Raises:
+        StoreError: the store was written under another schema or window.
+    """
+
+    def __init__(self, settings: Settings, store: Store, notifiers: tuple[str, ...] = ()) -> None:
+        self.settings, self.store, self.notifiers = settings, store, notifiers
+        saved = store.load()
+        session = json.loads(saved.state.get(SESSION, b"{}"))
+        if session and session["fingerprint"] != fingerprint(settings):
+            raise StoreError(
+                "the store was written under another [schema] or [window]; "
+                "give this configuration a [store] url of its own"
+            )
+        texts = json.loads(saved.state.get(VOCABULARY, b"{}"))
+        self.vocabulary = Vocabulary.from_json(settings.schema, texts)
+        self.monitor = Monitor(
+            settings, self.vocabulary, LeastLearner(settings.schema, settings.learner)
+        )
+        self.resumed = Resumed(saved.position, None, ())
+        self._written_vocabulary = self._vocabulary_size() if texts else -1
+        self._slices: dict[datetime, Coded] = {}
+        self._incidents: dict[str, Incident] = {}
+        self._news: list[Notification] = []
+        self._rejected: list[Rejected] = []
+        self._newest: Tick | None = None
+        self.last_slice: np.datetime64 | None = None
+        if session:
+            self._restore(saved.state, saved.slices, session)
+
+    def _restore(
+        self,
+        state: Mapping[str, bytes],
+        slices: Mapping[datetime, bytes],
+        session: Mapping[str, Any],
+    ) -> None:
+        width = len(self.settings.schema.attributes), len(self.settings.schema.outcomes)
+        incidents = tuple(incident_from(document) for document in session["incidents"])
+        restore(
+            self.monitor,
+            Snapshot(arrays_from_bytes(state[MEMORY]), session["document"], incidents),
+            (slice_from_bytes(blob, *width) for blob in slices.values()),
+        )
+        self.last_slice = np.datetime64(session["last_slice"], "us")
+        filling = arrays_from_bytes(state[FILLING]) if FILLING in state else {}
+        self.resumed = Resumed(self.resumed.position, self.last_slice, tuple(_unpack(filling)))
+
+    def tick(self, piece: Slice) -> Tick:
+        """Diagnose the slice; what changed waits for the next `commit`."""
+        tick = self.monitor.tick(piece)
+        self.last_slice = piece.start
+        self._newest = tick
+        self._slices |= {utc(coded.slice.start): coded for coded in tick.rewritten}
+        self._incidents |= {incident.id: incident for incident in tick.incidents}
+        report = self.settings.detection.report
+        self._news += [n for n in tick.news if n.incident.finding.method is report]
+        return tick
+
+    def reject(self, rejected: Iterable[Rejected]) -> None:
+        """Input set aside; counted with the next `commit`."""
+        self._rejected += rejected
+
+    def commit(
+        self,
+        position: Mapping[str, object] | None = None,
+        filling: Iterable[Slice] = (),
+    ) -> None:
+        """Write all that changed since the last commit, in one transaction.
+
+        Args:
+            position: of the source; every row before it is in a slice or in `filling`.
+            filling: slices not closed yet.
+
+        Raises:
+            StoreError: nothing was written; the changes still wait.
+        """
+        state: dict[str, bytes] = {}
+        if self._newest is not None:
+            now = snapshot(self.monitor)
+            state[MEMORY] = arrays_to_bytes(now.arrays)
+            state[SESSION] = dumps(
+                {
+                    "fingerprint": fingerprint(self.settings),
+                    "document": now.document,
+                    "incidents": [incident_document(i) for i in now.incidents],
+                    "last_slice": str(self.last_slice),
+                }
+            )
+            state[LATEST_DIAGNOSIS] = dumps(diagnosis_document(self._newest.diagnosis))
+        if self._vocabulary_size() != self._written_vocabulary:
+            state[VOCABULARY] = dumps(self.vocabulary.to_json())
+        if position is not None:
+            state[FILLING] = arrays_to_bytes(_pack(filling))
+        oldest = self.monitor.history.taught[0].start if self.monitor.history.taught else None
+        self.store.commit(
+            Work(
+                slices={start: slice_to_bytes(c) for start, c in self._slices.items()},
+                drop_slices_before=None if oldest is None else utc(np.datetime64(oldest, "us")),
+                position=position,
+                state=state,
+                incidents=tuple(self._incidents.values()),
+                notifications=tuple(self._news),
+                notifiers=self.notifiers,
+                rejected=tuple(self._rejected),
+            )
+        )
+        self._written_vocabulary = self._vocabulary_size()
+        self._slices, self._incidents, self._news = {}, {}, []
+        self._rejected, self._newest = [], None
+
+    def _vocabulary_size(self) -> int:
+        return sum(self.vocabulary.size(a) for a in range(len(self.settings.schema.attributes)))
+
+
+def _pack(slices: Iterable[Slice]) -> dict[str, np.ndarray]:
+    arrays: dict[str, np.ndarray] = {}
+    for piece in slices:
+        key = str(int(piece.start.astype(np.int64)))
+        arrays |= {
+            f"{key}.values": piece.values,
+            f"{key}.failed": piece.failed,
+            f"{key}.weight": piece.weight,
+        }
+    return arrays
+
+
+def _unpack(arrays: Mapping[str, np.ndarray]) -> Iterable[Slice]:
+    for key in sorted({name.partition(".")[0] for name in arrays}, key=int):
+        yield Slice(
+            np.datetime64(int(key), "us"),
+            arrays[f"{key}.values"],
+            arrays[f"{key}.failed"],
+            arrays[f"{key}.weight"],
+        )
