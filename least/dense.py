@@ -229,6 +229,32 @@ def _adam(
     return w, _report(gram, w, scalars[0], scalars[3], rounds, taken, change)
 
 
+def _batches(
+    gram: Tensor,
+    mask: Tensor,
+    start: Tensor,
+    scalars: Tensor,
+    steps: Tensor,
+    rounds: int,
+    samples: Tensor,
+    batch: Tensor,
+    seed: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Adam with the loss's gradient from `batch` random rows per step (the paper's line 5)."""
+    rows = tf.shape(samples)[0]
+    share = tf.cast(batch, gram.dtype)
+
+    def gradient_at(w: Tensor, i: Tensor) -> Tensor:
+        picked = tf.random.stateless_uniform(
+            batch[None], seed + tf.stack([0, i]), 0, rows, tf.int32
+        )
+        x = tf.gather(samples, picked)
+        return tf.matmul(x, tf.matmul(x, w) - x, transpose_a=True) / share
+
+    w, taken, change = _adam_loop(gradient_at, mask, start, scalars, steps, rounds)
+    return w, _report(gram, w, scalars[0], scalars[3], rounds, taken, change)
+
+
 def _report(
     gram: Tensor,
     w: Tensor,
@@ -245,21 +271,22 @@ def _report(
     return tf.stack([delta, loss, tf.cast(taken, w.dtype), change])
 
 
-_KINDS = {"proximal": _proximal, "adam": _adam}
+_KINDS = {"proximal": _proximal, "adam": _adam, "batches": _batches}
 
 
 @cache
 def _compiled(kind: str, dtype: str, rounds: int, jit: bool) -> Callable[..., Any]:
     """The one function of its kind; a new function per fit would never give its memory back."""
-    body = _KINDS[kind]
-    matrix = tf.TensorSpec([None, None], dtype)
-    signature = [matrix, matrix, matrix, tf.TensorSpec([7], dtype), tf.TensorSpec([], tf.int32)]
+    body: Callable[..., Any] = _KINDS[kind]
+    matrix, number = tf.TensorSpec([None, None], dtype), tf.TensorSpec([], tf.int32)
+    signature = [matrix, matrix, matrix, tf.TensorSpec([7], dtype), number]
+    if kind == "batches":
+        signature += [matrix, number, tf.TensorSpec([2], tf.int32)]
 
-    def run(gram: Tensor, mask: Tensor, start: Tensor, scalars: Tensor, steps: Tensor) -> Any:
-        return body(gram, mask, start, scalars, steps, rounds)
+    def run(*arguments: Tensor) -> Any:
+        return body(*arguments[:5], rounds, *arguments[5:])
 
-    function: Callable[..., Any] = tf.function(run, input_signature=signature, jit_compile=jit)
-    return function
+    return tf.function(run, input_signature=signature, jit_compile=jit)  # type: ignore[no-any-return]
 
 
 def fit_gram(
@@ -267,6 +294,8 @@ def fit_gram(
     allowed: np.ndarray | None = None,
     start: np.ndarray | None = None,
     options: Options | None = None,
+    *,
+    samples: np.ndarray | None = None,
 ) -> Fit:
     """Learn W from G = XᵀX/n. The lean call: no standardising, no start of its own, no pruning.
 
@@ -277,6 +306,7 @@ def fit_gram(
         start: (d, d) W₀, usually the last fit's weights; None is zero. Entries that are not
             allowed are dropped.
         options: see `Options`; `Options.monitor()` suits a warm restart.
+        samples: (n, d) centred X, read only when `options.batch` asks for batches.
 
     Returns:
         A `Fit` whose weights are neither thresholded nor made acyclic.
@@ -285,45 +315,74 @@ def fit_gram(
         ProblemError: shapes disagree or a number is not finite.
     """
     options = options or Options()
-    dtype = np.dtype(options.dtype)
     d = _checked_size(gram, allowed, start)
-    jit = d <= JIT_LIMIT and options.rounds <= 10
-    padded = -(-d // PAD) * PAD if jit else d
-    mask = np.zeros((padded, padded), dtype)
+    kind = options.optimizer if options.batch is None else "batches"
+    jit = d <= JIT_LIMIT and options.rounds <= 10 and kind != "batches"
+    size = -(-d // PAD) * PAD if jit else d
+    dtype = np.dtype(options.dtype)
+    whole = _padded(gram, size, dtype)
+    if not np.isfinite(whole).all():
+        raise ProblemError("the Gram matrix exceeds float32: rescale columns or use float64")
+    mask = np.zeros((size, size), dtype)
     mask[:d, :d] = 1 if allowed is None else allowed
     np.fill_diagonal(mask, 0)
-    whole = np.zeros((padded, padded), dtype)
-    whole[:d, :d] = gram
-    weights = np.zeros((padded, padded), dtype)
-    if start is not None:
-        weights[:d, :d] = start
-        weights *= mask
-    run = _compiled(options.optimizer, options.dtype, options.rounds, jit)
-    limit = np.int32(options.inner_steps)
-    tensors = (whole, mask) if options.outer_steps == 1 else (tf.constant(whole), tf.constant(mask))
+    weights = mask * 0 if start is None else _padded(start, size, dtype) * mask
 
-    def inner(w: Any, rho: float, eta: float, _: int) -> Inner[Any]:
+    run = _compiled(kind, options.dtype, options.rounds, jit)
+    steps = np.int32(options.inner_steps)
+    problem: list[Any] = [whole, mask]
+    extra: list[Any] = []
+    if options.batch is not None:
+        if samples is None:
+            raise ProblemError("batches need rows: call Least(...).fit(X)")
+        extra = [tf.constant(samples.astype(dtype)), np.int32(options.batch)]
+    if options.outer_steps > 1:  # hand them to TensorFlow once, not at every outer step
+        problem = [tf.constant(matrix) for matrix in problem]
+
+    def inner(w: Any, rho: float, eta: float, stage: int) -> Inner[Any]:
         scalars = np.array(
             [options.l1, rho, eta, options.row_weight, options.learning_rate,
              options.zero_below, options.tolerance], dtype,
         )  # fmt: skip
-        w, report = run(*tensors, w, scalars, limit)
-        delta, loss, steps, change = (float(x) for x in report.numpy())
-        return Inner(w, delta, loss, int(steps), change)
+        seed = [np.array([options.seed, stage * options.inner_steps], np.int32)] if extra else []
+        w, report = run(*problem, w, scalars, steps, *extra, *seed)
+        delta, loss, taken, change = (float(x) for x in report.numpy())
+        return Inner(w, delta, loss, int(taken), change)
+
+    def redraw(stage: int) -> np.ndarray:
+        rng = np.random.default_rng([options.seed, stage])
+        return _padded(glorot(d, options.density, rng), size, dtype) * mask
 
     def exponential(w: Any) -> float:
         return exponential_acyclicity(w.numpy()[:d, :d])
 
-    outcome = minimise(inner, weights, options, exponential=exponential)
-    learned = np.ascontiguousarray(outcome.weights.numpy()[:d, :d])
+    outcome = minimise(inner, weights, options, redraw=redraw, exponential=exponential)
     return Fit(
-        learned,
+        np.ascontiguousarray(np.asarray(outcome.weights)[:d, :d]),
         outcome.status,
         outcome.steps,
         outcome.delta,
         outcome.history,
         start="zeros" if start is None else "given",
     )
+
+
+def glorot(d: int, density: float, rng: np.random.Generator) -> np.ndarray:
+    """The paper's start: a share `density` of the entries from U[−√(6/2d), √(6/2d)].
+
+    At the paper's density of 1e-4 and d = 100 that is a single weight.
+    """
+    limit = np.sqrt(6 / (2 * d))
+    weights = rng.uniform(-limit, limit, (d, d)) * (rng.random((d, d)) < density)
+    np.fill_diagonal(weights, 0)
+    return weights
+
+
+def _padded(matrix: np.ndarray, size: int, dtype: np.dtype[Any]) -> np.ndarray:
+    whole = np.zeros((size, size), dtype)
+    with np.errstate(over="ignore"):  # the caller checks for infinity
+        whole[: len(matrix), : len(matrix)] = matrix
+    return whole
 
 
 def _checked_size(gram: np.ndarray, allowed: np.ndarray | None, start: np.ndarray | None) -> int:

@@ -1,0 +1,293 @@
+"""`Least`: the public face, with scikit-learn manners."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from least.acyclicity import acyclic_threshold, is_acyclic
+from least.ordering import conditional_variance_order, regress_along
+from least.problem import Fit, Options, ProblemError, Status
+from least.synthetic import topological_order
+
+Start = Literal["ordering", "random", "warm"]
+
+AFTER_ORDERING = Options(eta=1.0, inner_steps=20)
+"""LEAST's settings after an ordering start: a short polish."""
+
+
+class Least:
+    """Structure learner for linear Bayesian networks: X = XW + noise, W[i, j] is i → j.
+
+    A fit has four steps, and `fit_` tells what each did: a start; LEAST from that start; a
+    threshold, raised until the graph has no cycle; and (`refit`) least squares along the learned
+    order with insignificant edges pruned. With `start="ordering"` the start alone is a full
+    solution that assumes equal noise variances: LEAST's result replaces it only where its BIC is
+    better, and `fit_.changed` counts the edges in which they differ.
+
+    Args:
+        start: "ordering", conditional variances; "random", LEAST alone; "warm", the weights of the
+            last fit (zero at first); or a (d, d) array.
+        options: LEAST's settings; None takes `AFTER_ORDERING` or `Options.annealed()` by the start.
+        threshold: |W| up to this is no edge.
+        refit: False returns LEAST's own weights.
+        significance: standard errors that an edge needs to survive the refit.
+        standardise: divide columns by their deviations first. It destroys what "ordering" uses.
+        allowed: (d, d) bool, True where an edge may exist; None allows all.
+        required: (d, d) bool, edges that must exist; acyclic and allowed.
+        backend: "tf", dense.
+
+    Attributes:
+        weights_: (d, d) float, acyclic.
+        fit_: `Fit` with status, δ, history, threshold and start.
+        n_features_in_: d.
+        order_: (d,) a topological order of the learned graph.
+    """
+
+    def __init__(
+        self,
+        start: Start | np.ndarray = "ordering",
+        *,
+        options: Options | None = None,
+        threshold: float = 0.3,
+        refit: bool = True,
+        significance: float = 3.5,
+        standardise: bool = False,
+        allowed: np.ndarray | None = None,
+        required: np.ndarray | None = None,
+        backend: Literal["tf"] = "tf",
+    ) -> None:
+        self.start = start
+        self.options = options
+        self.threshold = threshold
+        self.refit = refit
+        self.significance = significance
+        self.standardise = standardise
+        self.allowed = allowed
+        self.required = required
+        self.backend = backend
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The constructor's arguments by name."""
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> Least:
+        """Change constructor arguments; unknown names are an error."""
+        known = self._names()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"Least has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def fit(self, X: np.ndarray, y: None = None) -> Least:
+        """Learn from rows.
+
+        Args:
+            X: (n, d) finite numbers; n ≥ 2. Columns are centred here. Constant columns keep no
+                edges; integer and bool columns are taken as float64 (counts cannot overflow).
+            y: ignored, for scikit-learn.
+        """
+        X = np.asarray(X)
+        if X.ndim != 2 or X.shape[1] == 0:
+            raise ProblemError(f"X must be two-dimensional with at least one column, not {X.shape}")
+        if len(X) < 2:
+            raise ProblemError(f"X has {len(X)} rows; at least 2 are needed")
+        if not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
+            raise ProblemError(f"X must hold numbers, not {X.dtype}")
+        X = X.astype(float)
+        if not np.isfinite(X).all():
+            row, column = np.argwhere(~np.isfinite(X))[0]
+            raise ProblemError(f"X[{row}, {column}] is {X[row, column]}: fill or drop such rows")
+        X -= X.mean(0)
+        return self._fit(X.T @ X / len(X), len(X), X)
+
+    def fit_gram(self, gram: np.ndarray, rows: float) -> Least:
+        """Learn from G = XᵀX / n of centred columns.
+
+        Args:
+            gram: (d, d) covariance matrix. Accumulate it in float64: float32 sums stop growing at
+                1.6e7 rows of ones.
+            rows: n, for the significance of edges.
+        """
+        gram = np.asarray(gram, float)
+        if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not len(gram):
+            raise ProblemError(f"the Gram matrix must be square and not empty, not {gram.shape}")
+        if not np.isfinite(gram).all():
+            raise ProblemError("the Gram matrix holds a number that is not finite")
+        size = np.abs(gram).max(initial=0)
+        if np.abs(gram - gram.T).max(initial=0) > 1e-6 * size or (np.diag(gram) < 0).any():
+            raise ProblemError("the Gram matrix must be symmetric with a non-negative diagonal")
+        if not rows >= 2:
+            raise ProblemError(f"rows must be at least 2, not {rows}")
+        if self.options is not None and self.options.batch is not None:
+            raise ProblemError("batches need rows: call fit(X)")
+        return self._fit(gram, rows, None)
+
+    def _fit(self, gram: np.ndarray, rows: float, X: np.ndarray | None) -> Least:
+        if self.backend != "tf":
+            raise ProblemError(f"unknown backend {self.backend!r}: tf")
+        d = len(gram)
+        allowed, required = edge_masks(d, self.allowed, self.required)
+        scale = np.sqrt(np.diag(gram))
+        # A column whose variance is rounding error of its neighbours' scale is constant.
+        constant = scale <= 1e-12 * scale.max(initial=0)
+        if constant.any():
+            allowed = allowed & ~constant[:, None] & ~constant[None, :]
+        if self.standardise:
+            scale = np.where(constant, 1, scale)
+            gram = gram / np.outer(scale, scale)
+            X = None if X is None else X / scale
+        fit, order = self._learn(gram, rows, X, allowed, required)
+        self.n_features_in_ = d
+        self.fit_ = fit
+        self.weights_ = fit.weights
+        self.order_ = order
+        return self
+
+    def _learn(
+        self,
+        gram: np.ndarray,
+        rows: float,
+        X: np.ndarray | None,
+        allowed: np.ndarray,
+        required: np.ndarray,
+    ) -> tuple[Fit, np.ndarray]:
+        from least import dense  # TensorFlow starts here, not at import of the library
+
+        d = len(gram)
+        free = allowed.sum() == d * (d - 1)
+        refit = _Refit(gram, rows, None if free else allowed, required, self.significance)
+        options = self.options
+        initial: np.ndarray | None = None
+        named = self.start if isinstance(self.start, str) else "given"
+        if named == "given":
+            initial = np.asarray(self.start, float)
+        elif named == "ordering":
+            order, _ = conditional_variance_order(gram, required if required.any() else None)
+            initial = refit.along(order)
+            options = options or AFTER_ORDERING
+        elif named == "warm":
+            initial = getattr(self, "_raw", None)
+            if initial is not None and initial.shape != gram.shape:
+                raise ProblemError(f"the last fit had {len(initial)} columns, this one has {d}")
+        elif named == "random":
+            seed = (options or Options()).seed
+            density = (options or Options()).density
+            initial = dense.glorot(d, density, np.random.default_rng(seed))
+        else:
+            raise ProblemError(f"unknown start {named!r}: ordering, random, warm or an array")
+        options = options or Options.annealed()
+
+        fit = dense.fit_gram(gram, allowed, initial, options, samples=X)
+        self._raw = fit.weights
+        weights, tau = prune(fit.weights, self.threshold, required)
+        if self.refit:
+            order = topological_order((weights != 0) | required)
+            weights, tau = prune(refit.along(order), self.threshold, required)
+        if named == "ordering" and initial is not None:
+            begun, begun_tau = prune(initial, self.threshold, required)
+            changed = int(((begun != 0) != (weights != 0)).sum())
+            if changed and refit.information(begun) <= refit.information(weights):
+                weights, tau, changed = begun, begun_tau, 0
+        else:
+            begun = np.zeros((d, d)) if initial is None else np.asarray(initial)
+            changed = int(((np.abs(begun) > tau) != (weights != 0)).sum())
+        fit = replace(fit, weights=weights, start=named, threshold=tau, changed=changed)
+        return fit, topological_order((weights != 0) | required)
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return [p for p in inspect.signature(cls.__init__).parameters if p != "self"]
+
+
+class _Refit:
+    """Least squares along an order, under one problem's masks."""
+
+    def __init__(
+        self,
+        gram: np.ndarray,
+        rows: float,
+        allowed: np.ndarray | None,
+        required: np.ndarray,
+        significance: float,
+    ) -> None:
+        self.gram = gram
+        self.rows = rows
+        self.allowed = allowed
+        self.required = required
+        self.significance = significance
+
+    def along(self, order: np.ndarray) -> np.ndarray:
+        return regress_along(
+            self.gram, order, self.rows, allowed=self.allowed, required=self.required,
+            significance=self.significance,
+        )  # fmt: skip
+
+    def information(self, weights: np.ndarray) -> float:
+        """BIC under equal noise variances: n·d·ln(mean residual variance) + edges·ln n."""
+        rest = np.eye(len(weights)) - weights
+        left = float(np.sum(rest * (self.gram @ rest))) / len(weights)
+        edges = int((weights != 0).sum())
+        return float(
+            self.rows * len(weights) * np.log(max(left, 1e-300)) + edges * np.log(self.rows)
+        )
+
+
+def prune(weights: np.ndarray, threshold: float, required: np.ndarray) -> tuple[np.ndarray, float]:
+    """Cut |W| ≤ τ with the smallest τ ≥ `threshold` that leaves no cycle; required edges stay.
+
+    Returns:
+        The cut weights and τ.
+    """
+    sizes = np.where(required, np.inf, np.abs(weights))
+    tau = acyclic_threshold(sizes, threshold)
+    return np.where(sizes > tau, weights, 0.0), tau
+
+
+def edge_masks(
+    d: int, allowed: np.ndarray | None, required: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Checked (d, d) masks; the diagonal is never allowed.
+
+    Raises:
+        ProblemError: wrong shape, a required edge that is not allowed, or required edges that form
+            a cycle.
+    """
+    masks = []
+    for name, mask, default in (("allowed", allowed, True), ("required", required, False)):
+        whole = np.full((d, d), default) if mask is None else np.asarray(mask)
+        if whole.shape != (d, d):
+            raise ProblemError(f"the mask `{name}` is {whole.shape}, the problem ({d}, {d})")
+        if whole.dtype != bool:
+            raise ProblemError(f"the mask `{name}` must be bool, not {whole.dtype}")
+        masks.append(whole.copy())
+    may, must = masks
+    np.fill_diagonal(may, False)
+    for i, j in np.argwhere(must & ~may):
+        reason = "on the diagonal" if i == j else "not allowed"
+        raise ProblemError(f"the required edge {i} → {j} is {reason}")
+    if not is_acyclic(must):
+        raise ProblemError(f"the required edges form a cycle: {_a_cycle(must)}")
+    return may, must
+
+
+def _a_cycle(edges: np.ndarray) -> str:
+    """One cycle of a graph that has one, for the message."""
+    alive = edges.copy()
+    while True:  # peel what lies on no cycle, then walk until a node repeats
+        dead = ~(alive.any(0) & alive.any(1))
+        before = alive.sum()
+        alive[dead], alive[:, dead] = False, False
+        if alive.sum() == before:
+            break
+    walk = [int(np.flatnonzero(alive.any(1))[0])]
+    while walk.count(walk[-1]) < 2:
+        walk.append(int(np.flatnonzero(alive[walk[-1]])[0]))
+    return " → ".join(map(str, walk[walk.index(walk[-1]) :]))
+
+
+__all__ = ["Least", "Status", "edge_masks", "prune"]
