@@ -48,14 +48,16 @@ def event_times(
         times, wrong = _column(column, definition)
     at: np.ndarray = times.cast(pa.int64()).fill_null(0).to_numpy().view("datetime64[us]")
     missing = ~mask(times.is_valid()) | wrong
-    names = " and ".join(f"`{name}`" for name in definition.columns)
+    names = f"column `{definition.column}`"
+    if definition.clock is not None:
+        names += f" with `{definition.clock}`"
     shown = rows.column(definition.columns[-1])
     fix = "left out; mend the log or `schema.time`"
-    complaints.add("bad_time", f"column {names} holds no time, so the row is {fix}", missing, shown)
+    complaints.add("bad_time", f"{names} holds no time, so the row is {fix}", missing, shown)
     outside = (at < EARLIEST) | (at > LATEST)
     complaints.add(
         "bad_time",
-        f"column {names} lies before 1970 or after 9998, so the row is {fix}; "
+        f"{names} lies before 1970 or after 9998, so the row is {fix}; "
         "a number may need another `unit`",
         outside,
         shown,

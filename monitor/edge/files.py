@@ -118,7 +118,9 @@ class FileSource:
         for column, purpose in self.decoder.required.items():
             if column in present or (reader.optional() and column in self.optional_columns):
                 continue
-            missing.append(f"no column `{column}` for {purpose}; {did_you_mean(column, present)}")
+            missing.append(
+                f"no column `{column}` for {purpose}; {did_you_mean(column, sorted(present))}"
+            )
         if missing:
             raise SourceError("\n".join(f"{path}: {line}" for line in missing))
 

@@ -1,0 +1,178 @@
+"""`least-monitor check`: is the configuration sound, and does it fit the log?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from monitor.commands.configuration import BAD_CONFIGURATION, ConfigOption, read_configuration
+
+if TYPE_CHECKING:
+    from monitor.config import Config
+    from monitor.survey import Survey
+
+
+def check(
+    config: ConfigOption,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[INPUT]...",
+            help="Files or globs to look into; `-` is standard input. "
+            "Left out: those of the configuration that exist.",
+            show_default=False,
+        ),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Look at so many rows.")] = 1_000_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """Check a configuration whole, and show what it makes of a log.
+
+    Ends with 78 if the configuration is wrong or does not fit the log.
+    """
+    from monitor.config import ConfigError, load
+
+    if not as_json:
+        settings = read_configuration(config)
+        typer.echo(f"{config}: sound")
+        _look_for_people(settings, inputs or (), rows)
+        return
+    try:
+        report = _look_for_programs(load(config, os.environ), inputs or (), rows)
+    except ConfigError as error:
+        report = {"ok": False, "problems": [dataclasses.asdict(p) for p in error.problems]}
+    typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+    if not report["ok"]:
+        raise typer.Exit(BAD_CONFIGURATION)
+
+
+def _look(config: Config, inputs: Sequence[str], rows: int) -> Survey | None:
+    """The survey of the input; None if none was named and none exists.
+
+    Raises:
+        SourceError: the input does not fit the configuration.
+    """
+    from monitor.edge.files import FileSource
+    from monitor.survey import survey
+    from monitor.vocabulary import Vocabulary
+
+    vocabulary = Vocabulary(config.settings.schema)
+    if not inputs:
+        waiting = FileSource(config, vocabulary, follow=True)
+        if not config.source.paths or not waiting.files():
+            return None
+    source = FileSource(config, vocabulary, inputs or None, follow=False)
+    schema, window = config.settings.schema, config.settings.window
+    return survey(source.batches(), schema, vocabulary, window, rows)
+
+
+def _look_for_people(config: Config, inputs: Sequence[str], rows: int) -> None:
+    from monitor.edge.source import SourceError
+
+    try:
+        found = _look(config, inputs, rows)
+    except SourceError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(BAD_CONFIGURATION) from None
+    if found is None:
+        typer.echo("No input yet; name a file to see what the configuration makes of it.")
+    else:
+        _show(config, found)
+
+
+def _look_for_programs(config: Config, inputs: Sequence[str], rows: int) -> dict[str, Any]:
+    from monitor.edge.source import SourceError
+
+    try:
+        found = _look(config, inputs, rows)
+    except SourceError as error:
+        problems = [
+            {"where": str(config.path), "key": "", "message": line, "fix": ""}
+            for line in str(error).split("\n")
+        ]
+        return {"ok": False, "problems": problems}
+    report: dict[str, Any] = {"ok": True, "problems": []}
+    if found is None:
+        return report
+    return report | {
+        "rows": found.rows,
+        "first": found.first and found.first.isoformat(),
+        "last": found.last and found.last.isoformat(),
+        "attributes": [dataclasses.asdict(attribute) for attribute in found.attributes],
+        "outcomes": [
+            dataclasses.asdict(outcome) | {"rate": outcome.failures / max(found.rows, 1)}
+            for outcome in found.outcomes
+        ],
+        "rejected": found.rejected,
+        "examples": [
+            {"reason": one.reason, "where": one.where, "detail": one.detail}
+            for one in found.examples
+        ],
+        "oddities": [*_giveaways(config), *found.oddities],
+    }
+
+
+def _giveaways(config: Config) -> list[str]:
+    """Outcomes that are computed from an attribute: it will "explain" them, always."""
+    names = dict(zip(config.columns, config.settings.schema.names, strict=True))
+    return [
+        f"outcome `{outcome.name}` is computed from attribute `{names[column]}`, "
+        "which will then always seem to be the cause"
+        for outcome in config.outcomes
+        for column in outcome.when.columns
+        if column in names
+    ]
+
+
+def _show(config: Config, found: Survey) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console()
+    rows = max(found.rows, 1)
+    zone = config.settings.window.zone
+    span = ""
+    if found.first and found.last:
+        from zoneinfo import ZoneInfo
+
+        first, last = (t.astimezone(ZoneInfo(zone)) for t in (found.first, found.last))
+        span = f", {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} ({zone})"
+    console.print(f"{found.rows:,} rows{span}")
+
+    table = Table("attribute", "tier", title_justify="left")
+    for heading in ("values", "frequent", "missing"):
+        table.add_column(heading, justify="right")
+    table.add_column("most frequent")
+    for attribute in found.attributes:
+        top = ", ".join(f"{text[:24]} {count / rows:.0%}" for text, count in attribute.top)
+        table.add_row(
+            attribute.name,
+            config.tier_names[attribute.tier],
+            f"{attribute.values:,}",
+            f"{attribute.frequent:,}",
+            f"{attribute.missing / rows:.1%}",
+            escape(top),
+        )
+    console.print(table)
+
+    table = Table("outcome")
+    table.add_column("failures", justify="right")
+    table.add_column("rate", justify="right")
+    table.add_column("when")
+    for outcome, definition in zip(found.outcomes, config.outcomes, strict=True):
+        rate = f"{outcome.failures / rows:.3%}"
+        table.add_row(outcome.name, f"{outcome.failures:,}", rate, escape(definition.when.text))
+    console.print(table)
+
+    for reason, count in found.rejected.items():
+        example = next(one for one in found.examples if one.reason == reason)
+        console.print(f"[yellow]rejected[/] {count:,} × {reason}, for example", soft_wrap=True)
+        console.print(f"  {escape(example.where)}: {escape(example.detail)}", soft_wrap=True)
+    for oddity in (*_giveaways(config), *found.oddities):
+        console.print(f"[yellow]look[/] {escape(oddity)}", soft_wrap=True)

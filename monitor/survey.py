@@ -1,0 +1,154 @@
+"""A first look at a log: what its attributes and outcomes hold, and what seems odd about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+
+from monitor.domain import MISSING, Batch, Rejected, Schema, WindowSettings, utc
+from monitor.vocabulary import Vocabulary
+
+TOP = 3
+"""Most frequent values shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSurvey:
+    """One attribute in the rows looked at."""
+
+    name: str
+    tier: int
+    values: int
+    """Distinct values."""
+    frequent: int
+    """Values frequent enough, in the mean window, to become nodes."""
+    missing: int
+    """Rows without a value."""
+    top: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeSurvey:
+    """One outcome in the rows looked at."""
+
+    name: str
+    failures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The rows looked at."""
+
+    rows: int
+    first: datetime | None
+    last: datetime | None
+    attributes: tuple[AttributeSurvey, ...]
+    outcomes: tuple[OutcomeSurvey, ...]
+    rejected: dict[str, int]
+    """Reason → rows."""
+    examples: tuple[Rejected, ...]
+    """The first complaint of each reason."""
+    oddities: tuple[str, ...]
+    """What a person should look at before trusting the rest."""
+
+
+def survey(
+    batches: Iterable[Batch],
+    schema: Schema,
+    vocabulary: Vocabulary,
+    window: WindowSettings,
+    limit: int,
+) -> Survey:
+    """Count the first `limit` rows, or a few more: batches are not cut."""
+    counts = [np.zeros(0, np.int64) for _ in schema.attributes]
+    missing = np.zeros(len(schema.attributes), np.int64)
+    failures = np.zeros(len(schema.outcomes), np.int64)
+    rejected: dict[str, int] = {}
+    examples: dict[str, Rejected] = {}
+    rows = 0
+    ends: list[np.datetime64] = []
+    for batch in batches:
+        events = batch.events
+        for one in batch.rejected:
+            rejected[one.reason] = rejected.get(one.reason, 0) + one.count
+            examples.setdefault(one.reason, one)
+        if len(events):
+            rows += len(events)
+            ends += [events.at.min(), events.at.max()]
+            failures += events.failed.sum(axis=0)
+            missing += (events.values == MISSING).sum(axis=0)
+            for i in range(len(counts)):
+                seen = np.bincount(events.values[:, i] + 1, minlength=len(counts[i]) + 1)[1:]
+                seen[: len(counts[i])] += counts[i]
+                counts[i] = seen
+        if rows >= limit:
+            break
+    first, last = (utc(min(ends)), utc(max(ends))) if ends else (None, None)
+    windows = max((last - first) / window.length, 1.0) if first and last else 1.0
+    attributes = []
+    for i, attribute in enumerate(schema.attributes):
+        order = np.argsort(-counts[i], kind="stable")[:TOP]
+        top = [(vocabulary.text(i, int(c)), int(counts[i][c])) for c in order if counts[i][c]]
+        attributes.append(
+            AttributeSurvey(
+                attribute.name,
+                attribute.tier,
+                values=int((counts[i] > 0).sum()),
+                frequent=int((counts[i] / windows >= window.min_count).sum()),
+                missing=int(missing[i]),
+                top=tuple(top),
+            )
+        )
+    outcomes = [
+        OutcomeSurvey(name, int(count))
+        for name, count in zip(schema.outcomes, failures, strict=True)
+    ]
+    return Survey(
+        rows,
+        first,
+        last,
+        tuple(attributes),
+        tuple(outcomes),
+        rejected,
+        tuple(examples.values()),
+        tuple(_oddities(rows, windows, attributes, outcomes, schema, window)),
+    )
+
+
+def _oddities(
+    rows: int,
+    windows: float,
+    attributes: list[AttributeSurvey],
+    outcomes: list[OutcomeSurvey],
+    schema: Schema,
+    window: WindowSettings,
+) -> Iterable[str]:
+    if not rows:
+        yield "there are no rows"
+        return
+    if rows / windows < 100:
+        yield (
+            f"about {rows / windows:.0f} rows a window: too few to judge single values; "
+            "lengthen `window.length`"
+        )
+    codes = {attribute.name for attribute in schema.attributes if attribute.is_code}
+    for one in attributes:
+        if one.missing == rows:
+            yield f"attribute `{one.name}` never has a value; is its column the right one?"
+        elif one.values == 1 and one.name not in codes:
+            yield f"attribute `{one.name}` always has the same value: it can explain nothing"
+        elif one.values > rows / 2 > 50:
+            yield f"attribute `{one.name}` is almost unique to each row: it cannot be a cause"
+        elif one.frequent > window.max_values:
+            yield (
+                f"attribute `{one.name}` has {one.frequent} frequent values, "
+                f"more than `window.max_values` = {window.max_values}; the rest count as (other)"
+            )
+    for outcome in outcomes:
+        if not outcome.failures:
+            yield f"outcome `{outcome.name}` never happens; is its `when` right?"
+        elif outcome.failures > rows / 2:
+            yield f"outcome `{outcome.name}` happens in most rows; is its `when` turned round?"

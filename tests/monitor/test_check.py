@@ -1,0 +1,158 @@
+"""`least-monitor check`, as an operator and as a program meet it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from monitor.cli import app
+
+ROOT = Path(__file__).parents[2]
+
+CONFIG = """
+[source]
+paths = ["log*"]
+[schema]
+time = "at"
+attributes = ["region", "agent"]
+outcomes = [{ name = "failed", when = "status >= 500" }, { name = "slow", when = "seconds > 2" }]
+"""
+
+HEADER = "at,region,agent,status,seconds\n"
+
+
+def check(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, arguments)])
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "monitor.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def log(folder: Path, rows: list[str]) -> Path:
+    path = folder / "log.csv"
+    path.write_text(HEADER + "".join(f"2024-03-01T{row}\n" for row in rows))
+    return path
+
+
+def test_a_sound_configuration_shows_what_the_log_holds(config: Path, tmp_path: Path) -> None:
+    rows = [
+        f"{i // 60:02}:{i % 60:02}Z,r{i % 3},a{i % 2},{500 if i % 10 == 0 else 200},{i % 5}"
+        for i in range(600)
+    ]
+    log(tmp_path, [*rows, "99:00Z,r0,a0,200,1"])
+    result = check("-c", config)
+    assert result.exit_code == 0, result.output
+    said = result.output
+    assert f"{config}: sound" in said
+    assert "600 rows, 2024-03-01 00:00 to 2024-03-01 09:59 (UTC)" in said
+    assert "r0 33%" in said
+    assert "10.000%" in said
+    assert "rejected 1 × bad_time" in said
+    assert "log.csv:602: column `at` holds no time" in said
+    assert "look" not in said
+
+
+def test_programs_get_the_same_as_json(config: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.csv"
+    log(tmp_path, [f"00:00Z,r{i % 3},,200,1" for i in range(150)]).rename(other)
+    result = check("-c", config, other, "--json")
+    assert result.exit_code == 0
+    report = json.loads(result.stdout)
+    assert report["ok"] is True
+    assert report["rows"] == 150
+    assert report["attributes"][0] == {
+        "name": "region",
+        "tier": 0,
+        "values": 3,
+        "frequent": 3,
+        "missing": 0,
+        "top": [["r0", 50], ["r1", 50], ["r2", 50]],
+    }
+    assert report["outcomes"][0] == {"name": "failed", "failures": 0, "rate": 0.0}
+    assert report["oddities"] == [
+        "attribute `agent` never has a value; is its column the right one?",
+        "outcome `failed` never happens; is its `when` right?",
+        "outcome `slow` never happens; is its `when` right?",
+    ]
+
+
+def test_a_wrong_configuration_ends_with_78_and_all_its_problems(
+    config: Path, tmp_path: Path
+) -> None:
+    config.write_text(CONFIG.replace("agent", "region") + "[windw]\n")
+    result = check("-c", config)
+    assert result.exit_code == 78
+    assert result.stdout == ""
+    assert "attribute `region` is listed twice" in result.stderr
+    assert "windw: unknown key; did you mean `window`?" in result.stderr
+    assert result.stderr.endswith("2 problems in the configuration\n")
+    result = check("-c", config, "--json")
+    assert result.exit_code == 78
+    problems = json.loads(result.stdout)["problems"]
+    assert problems[1] == {
+        "where": f"{config}:8",
+        "key": "windw",
+        "message": "unknown key",
+        "fix": "did you mean `window`?",
+    }
+
+
+def test_a_log_that_does_not_fit_ends_with_78(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("at,Region,agent,status\n")
+    result = check("-c", config)
+    assert result.exit_code == 78
+    assert "no column `region` for attribute `region`; did you mean `Region`?" in result.stderr
+    assert "no column `seconds` for outcome `slow`" in result.stderr
+    report = json.loads(check("-c", config, "--json").stdout)
+    assert [problem["message"].split(": ")[1] for problem in report["problems"]] == [
+        "no column `region` for attribute `region`; did you mean `Region`?",
+        "no column `seconds` for outcome `slow`; known are `Region`, `agent`, `at`, `status`",
+    ]
+
+
+def test_without_any_input_the_configuration_alone_is_judged(config: Path) -> None:
+    result = check("-c", config)
+    assert result.exit_code == 0
+    assert "No input yet; name a file" in result.output
+    assert check("-c", config, "nowhere.csv").exit_code == 78
+    assert json.loads(check("-c", config, "--json").stdout) == {"ok": True, "problems": []}
+
+
+def test_an_outcome_that_gives_itself_away_is_pointed_out(config: Path, tmp_path: Path) -> None:
+    config.write_text(CONFIG.replace("status >= 500", "agent == 'a1'"))
+    log(tmp_path, [f"00:{i % 60:02}Z,r{i % 3},a{i % 4},200,{i % 4}" for i in range(200)])
+    result = check("-c", config)
+    assert "outcome `failed` is computed from attribute `agent`" in " ".join(result.output.split())
+
+
+def test_only_the_head_of_a_long_log_is_read() -> None:
+    flights = ROOT / "examples" / "flights" / "monitor.toml"
+    report = json.loads(check("-c", flights, "--rows", "1000", "--json").stdout)
+    assert 1000 <= report["rows"] < 336_776
+
+
+@pytest.mark.parametrize(
+    ("example", "rows", "outcome", "rate"),
+    [
+        ("flights/monitor.toml", 336_776, "cancelled", 0.02451),
+        ("flights/houston.toml", 227_483, "late60", 0.04687),
+        ("flights/pnw.toml", 162_029, "diverted", 0.00274),
+        ("hotel/monitor.toml", 119_390, "canceled", 0.36031),
+    ],
+)
+def test_the_examples_fit_the_data_in_the_box(
+    example: str, rows: int, outcome: str, rate: float
+) -> None:
+    result = check("-c", ROOT / "examples" / example, "--json")
+    report = json.loads(result.stdout)
+    assert report["rows"] == rows
+    rates = {one["name"]: one["rate"] for one in report["outcomes"]}
+    assert rates[outcome] == pytest.approx(rate, abs=1e-5)
