@@ -59,6 +59,9 @@ requirements: $(VENV)/.dev
 	@$(COMPILE) pyproject.toml -o requirements.txt
 	@$(COMPILE) pyproject.toml --group dev -c requirements.txt -o requirements-dev.txt
 
+dashboards: $(VENV)/.dev
+	@$(BIN)/python -m dashboards.generate
+
 clean:
 	rm -rf build dist out .coverage coverage.xml .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find least monitor tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Grafana dashboards as code; not part of the installed product."""
