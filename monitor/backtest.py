@@ -41,10 +41,8 @@ def replay(
     window = session.settings.window
     if session.last_slice is None:
         session.reject(data.rejected)
-    ticks = 0
-    for piece in data.slices(window, after=session.last_slice):
+    for ticks, piece in enumerate(data.slices(window, after=session.last_slice), 1):
         tick = session.tick(piece)
-        ticks += 1
         if ticks % COMMIT_TICKS == 0:
             session.commit()
         on_tick(tick)

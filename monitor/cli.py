@@ -8,6 +8,9 @@ from __future__ import annotations
 import typer
 
 from monitor import __version__
+from monitor.commands.backtest import backtest
+from monitor.commands.check import check
+from monitor.commands.run import once, run
 from monitor.commands.simulate import simulate
 
 app = typer.Typer(
@@ -31,6 +34,10 @@ def _main(
     pass
 
 
+app.command()(backtest)
+app.command()(check)
+app.command()(run)
+app.command()(once)
 app.command()(simulate)
 
 

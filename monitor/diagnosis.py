@@ -27,6 +27,7 @@ from monitor.domain import (
     Notification,
     OutcomeCount,
     Settings,
+    State,
     utc,
 )
 from monitor.encoding import Coded, Encoding, GramSum, Nodes
@@ -356,6 +357,15 @@ class Monitor:
             else:
                 masks.append(Mask(outcome, conditions, first, last))
         self.masks = tuple(masks)
+
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """Those of the reporting method that are not resolved."""
+        report = self.settings.detection.report
+        return tuple(
+            i
+            for i in self.incidents
+            if i.state is not State.RESOLVED and i.finding.method is report
+        )
 
     # --- late rows --------------------------------------------------------------------------
 

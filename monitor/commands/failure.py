@@ -11,12 +11,13 @@ import typer
 @contextmanager
 def mendable() -> Iterator[None]:
     """Show the error and end with 1: input, store or label file is not as it should be."""
+    from monitor.edge.http import ServeError
     from monitor.edge.source import SourceError
     from monitor.edge.store import StoreError
     from monitor.scoring import LabelError
 
     try:
         yield
-    except (SourceError, StoreError, LabelError, OSError) as error:
+    except (SourceError, StoreError, ServeError, LabelError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

@@ -1,0 +1,324 @@
+"""The daemon: source → slices → ticks → store → people, over and over.
+
+One thread polls the source and ticks; the outbox delivers in another; HTTP answers in a third.
+APScheduler wakes the first: at every poll interval, and once a slice when its time is over.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import structlog
+from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from monitor.config import Config, LogNotifier, WebhookNotifier
+from monitor.diagnosis import Tick
+from monitor.domain import Batch, Rejected, datetime64, utc
+from monitor.edge import notifiers as channels
+from monitor.edge.files import FileSource
+from monitor.edge.http import serve
+from monitor.edge.metrics import Metrics
+from monitor.edge.notifiers.outbox import Outbox
+from monitor.edge.source import SourceError
+from monitor.edge.status import LiveState, Status
+from monitor.edge.store import Store, StoreError
+from monitor.replay import MAX_GAP_WINDOWS
+from monitor.session import Session
+from monitor.slices import Slice, empty, slice_events
+
+LIVE_SLICES = 3
+"""Within this distance of the clock the data count as live, and silence closes slices too."""
+
+_log = structlog.get_logger("daemon")
+
+
+class Pipeline:
+    """From the source to committed ticks; knows no threads.
+
+    Args:
+        config: checked.
+        store: goes on from it, writes to it.
+        metrics: counts what comes in and what a tick found.
+        notifiers: names for the outbox.
+        now: the clock.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        metrics: Metrics,
+        notifiers: tuple[str, ...],
+        now: Callable[[], datetime],
+    ) -> None:
+        self.config, self.metrics, self._now = config, metrics, now
+        self.session = Session(config.settings, store, notifiers)
+        self.source = FileSource(config, self.session.vocabulary)
+        resumed = self.session.resumed
+        self.position: Mapping[str, object] | None = resumed.position
+        self.filling: dict[np.datetime64, Slice] = {s.start: s for s in resumed.filling}
+        self.watermark: np.datetime64 | None = None
+        self._step = np.timedelta64(config.settings.window.slice_length)
+
+    def poll(self) -> list[Tick]:
+        """Take in everything new, diagnose every slice that is complete, commit after each batch.
+
+        Raises:
+            SourceError, StoreError: nothing is lost; the next call goes on where this one stopped.
+        """
+        ticks: list[Tick] = []
+        for batch in self.source.batches(self.position):
+            ticks += self._take_in(batch)
+        return ticks
+
+    def silence(self) -> list[Tick]:
+        """The clock says that a slice is over: close it, if the data were live until now."""
+        if self.watermark is None:
+            return []
+        window = self.config.settings.window
+        by_clock = datetime64(self._now() - window.allowed_lateness)
+        if by_clock - self.watermark > LIVE_SLICES * self._step:
+            return []
+        self.watermark = max(self.watermark, by_clock)
+        ticks = self._close()
+        if ticks:
+            self.session.commit(self.position, self.filling.values())
+        return ticks
+
+    def _take_in(self, batch: Batch) -> list[Tick]:
+        monitor, last = self.session.monitor, self.session.last_slice
+        sliced = slice_events(
+            batch.events,
+            self.config.settings.window,
+            filling=self.filling,
+            watermark=self.watermark,
+            closed_until=None if last is None else last + self._step,
+            kept_since=monitor.window[0].slice.start if monitor.window else None,
+            now=self._now(),
+        )
+        late = sum(piece.rows for piece in sliced.late.values())
+        for piece in sliced.late.values():
+            folded = monitor.fold(piece)
+            assert folded, "a slice that is kept takes late rows"
+        where = str(dict(batch.position))
+        rejected = batch.rejected
+        for count, reason, detail in (
+            (len(sliced.future), "future", "stamped later than now; check the writer's clock"),
+            (sliced.too_late, "too_late", "older than everything in the window"),
+        ):
+            if count:
+                rejected += (Rejected(reason, where, detail, count),)
+        self.session.reject(rejected)
+        self.metrics.rejected(rejected)
+        self.metrics.ingested(len(batch.events) - len(sliced.future) - sliced.too_late, late)
+        self.filling = dict(sliced.open)
+        self.watermark = sliced.watermark
+        ticks = self._close()
+        self.session.commit(batch.position, self.filling.values())
+        self.position = batch.position
+        return ticks
+
+    def _close(self) -> list[Tick]:
+        """Tick through every slice that ends before the watermark."""
+        ticks: list[Tick] = []
+        schema, window = self.config.settings.schema, self.config.settings.window
+        longest = MAX_GAP_WINDOWS * np.timedelta64(window.length)
+        while self.watermark is not None:
+            last = self.session.last_slice
+            following = min(self.filling, default=None)
+            if last is None or (following is not None and following - last > longest):
+                start = following
+            else:
+                start = last + self._step
+            if start is None or start + self._step > self.watermark:
+                break
+            piece = self.filling.pop(start, None)
+            if piece is None:
+                piece = empty(start, len(schema.attributes), len(schema.outcomes))
+            tick = self.session.tick(piece)
+            ticks.append(tick)
+            self.metrics.observe(tick.diagnosis)
+            for notification in tick.news:
+                if notification.incident.finding.method is self.config.settings.detection.report:
+                    self.metrics.changed(notification.change)
+        return ticks
+
+
+def make_notifiers(config: Config, console_url: str | None) -> list[channels.Notifier]:
+    """The configured notifiers; several of one kind are numbered."""
+    from monitor.edge.notifiers import log, webhook
+
+    made: list[channels.Notifier] = []
+    for number, one in enumerate(config.notifiers, 1):
+        name = f"{number}-{type(one).__name__.removesuffix('Notifier').lower()}"
+        match one:
+            case LogNotifier():
+                made.append(log.LogNotifier(one.format, console_url=console_url, name=name))
+            case WebhookNotifier():
+                made.append(
+                    webhook.WebhookNotifier(
+                        one.url, one.secret, one.timeout, console_url=console_url, name=name
+                    )
+                )
+    return made
+
+
+@dataclass(slots=True)
+class Daemon:
+    """Everything that runs, wired.
+
+    Args:
+        config: checked.
+        store: open.
+        now: the clock.
+    """
+
+    config: Config
+    store: Store
+    now: Callable[[], datetime]
+
+    def run(self, stop: threading.Event, started: Callable[[str], None] = lambda url: None) -> None:
+        """Work until `stop` is set; the tick at hand is finished and committed first.
+
+        Args:
+            stop: set by a signal handler or a test.
+            started: told the address of the console.
+
+        Raises:
+            ServeError, StoreError: at the start; later failures are logged and tried again.
+        """
+        config, http = self.config, self.config.http
+        metrics = Metrics(false_alarms_per_week=config.settings.detection.false_alarms_per_week)
+        metrics.started(self.now())
+        state = LiveState(
+            self.store,
+            metrics,
+            Status(
+                reason="rebuilding the window",
+                source=", ".join(config.source.paths),
+                started_at=self.now(),
+                method=config.settings.detection.report.value,
+            ),
+        )
+        server = serve(state, http.host, http.port, http.token)
+        outbox = Outbox(self.store, make_notifiers(config, server.url), metrics, self.now)
+        scheduler: BackgroundScheduler | None = None
+        try:
+            pipeline = Pipeline(config, self.store, metrics, outbox.names, self.now)
+            outbox.start()
+            started(server.url)
+            worker = _Worker(pipeline, state, outbox, self.now)
+            scheduler = _schedule(worker, config, metrics)
+            scheduler.start()
+            stop.wait()
+            _log.info("stopping", reason="asked to")
+        finally:
+            if scheduler is not None:
+                scheduler.shutdown(wait=True)
+            outbox.stop()
+            server.stop()
+
+
+class _Worker:
+    """The two jobs of the scheduler, and what they leave for the pages to show."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        state: LiveState,
+        outbox: Outbox,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._pipeline, self._state, self._outbox, self._now = pipeline, state, outbox, now
+
+    def poll(self) -> None:
+        self._work(self._pipeline.poll)
+
+    def slice_over(self) -> None:
+        self._work(lambda: self._pipeline.poll() + self._pipeline.silence())
+
+    def _work(self, job: Callable[[], list[Tick]]) -> None:
+        state, metrics = self._state, self._state.metrics
+        try:
+            ticks = job()
+        except SourceError as error:
+            _log.error("the source cannot be read", error=str(error))
+            state.status = replace(state.status, ready=False, reason=f"source: {error}")
+            return
+        except StoreError as error:
+            _log.error("the store cannot be written", error=str(error))
+            state.status = replace(state.status, ready=False, reason=f"store: {error}")
+            return
+        watermark = self._pipeline.watermark
+        changes: dict[str, object] = {"ready": True, "reason": ""}
+        if watermark is not None:
+            metrics.watermark(utc(watermark), self._now())
+            changes["watermark"] = utc(watermark)
+        if ticks:
+            changes["diagnosis"] = ticks[-1].diagnosis
+            metrics.incidents(self._pipeline.session.monitor.open_incidents())
+            _log.info(
+                "tick",
+                at=ticks[-1].diagnosis.at.isoformat(),
+                ticks=len(ticks),
+                rows=ticks[-1].diagnosis.rows,
+                open=len(self._pipeline.session.monitor.open_incidents()),
+                fit=ticks[-1].diagnosis.fit_status,
+                seconds=round(sum(ticks[-1].diagnosis.seconds.values()), 3),
+            )
+            self._outbox.wake()
+        state.status = replace(state.status, **changes)  # type: ignore[arg-type]
+
+
+def _schedule(worker: _Worker, config: Config, metrics: Metrics) -> BackgroundScheduler:
+    """Jobs never overlap: one thread runs them all, late ones are run, not dropped."""
+    scheduler = BackgroundScheduler(
+        timezone="UTC",
+        executors={"default": ThreadPoolExecutor(1)},
+        job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1},
+    )
+    window = config.settings.window
+    scheduler.add_job(
+        worker.poll,
+        IntervalTrigger(seconds=config.source.poll.total_seconds(), timezone="UTC"),
+        id="poll",
+        next_run_time=datetime.now(tz=scheduler.timezone),
+    )
+    scheduler.add_job(worker.slice_over, _every(window.slice_length, window.allowed_lateness),
+                      id="slice_over")  # fmt: skip
+
+    def missed(event: object) -> None:
+        if getattr(event, "job_id", "") == "slice_over":
+            metrics.tick_missed()
+
+    def overrun(event: object) -> None:
+        if getattr(event, "job_id", "") == "slice_over":
+            metrics.tick_overrun()
+
+    def crashed(event: object) -> None:  # our bug: say so and end, the supervisor restarts us
+        _log.critical("a bug ended the daemon", error=repr(getattr(event, "exception", None)))
+        signal.raise_signal(signal.SIGABRT)
+
+    scheduler.add_listener(missed, EVENT_JOB_MISSED)
+    scheduler.add_listener(overrun, EVENT_JOB_MAX_INSTANCES)
+    scheduler.add_listener(crashed, EVENT_JOB_ERROR)
+    return scheduler
+
+
+def _every(length: timedelta, after: timedelta) -> CronTrigger | IntervalTrigger:
+    """At the end of every slice, as soon as no more rows are waited for."""
+    minutes = length.total_seconds() / 60
+    offset = after.total_seconds() / 60
+    if minutes == int(minutes) and 60 % minutes == 0 and offset == int(offset) < minutes:
+        at = ",".join(str(int(m + offset)) for m in range(0, 60, int(minutes)))
+        return CronTrigger(minute=at, timezone="UTC")
+    return IntervalTrigger(seconds=length.total_seconds(), timezone="UTC")

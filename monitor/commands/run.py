@@ -1,0 +1,94 @@
+"""`least-monitor run` and `once`: watch the configured source, for good or for one pass."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.commands.configuration import ConfigOption, read_configuration
+from monitor.commands.failure import mendable
+
+if TYPE_CHECKING:
+    from monitor.config import Config
+    from monitor.edge.store import Store
+
+
+def run(
+    config: ConfigOption,
+    log_format: Annotated[
+        str, typer.Option(help="`human`, or `json` for log collectors.")
+    ] = "human",
+) -> None:
+    """Run the monitor until SIGTERM or SIGINT; a tick under way is finished first."""
+    settings = read_configuration(config)
+    _configure_logs(log_format)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with mendable():
+        from monitor.app import Daemon
+
+        store = _open(settings)
+        try:
+            Daemon(settings, store, _now).run(
+                stop, lambda url: typer.echo(f"console and metrics: {url}", err=True)
+            )
+        finally:
+            store.close()
+
+
+def once(config: ConfigOption) -> None:
+    """Take in what is new, diagnose every complete slice, deliver, and end: for cron."""
+    settings = read_configuration(config)
+    _configure_logs("human")
+    with mendable():
+        from monitor.app import Pipeline, make_notifiers
+        from monitor.edge.metrics import Metrics
+        from monitor.edge.notifiers.outbox import Outbox
+
+        store = _open(settings)
+        try:
+            outbox = Outbox(store, make_notifiers(settings, None))
+            pipeline = Pipeline(settings, store, Metrics(), outbox.names, _now)
+            ticks = pipeline.poll()
+            outbox.deliver()
+            count = len(pipeline.session.monitor.open_incidents())
+            typer.echo(f"{len(ticks)} ticks, {count} incidents open", err=True)
+        finally:
+            store.close()
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _open(config: Config) -> Store:
+    from monitor.edge.store import open_store
+
+    return open_store(config.store.url)
+
+
+def _configure_logs(log_format: str) -> None:
+    import structlog
+
+    if log_format not in ("human", "json"):
+        raise typer.BadParameter("log format is `human` or `json`")
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer()
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(),
+    )
