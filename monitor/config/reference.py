@@ -1,0 +1,192 @@
+"""`docs/configuration.md`, written from the code so that neither can lag behind the other."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from monitor.config.sections import (
+    AttributeTable,
+    DetectionSection,
+    Document,
+    HttpSection,
+    IncidentsSection,
+    LearnerSection,
+    LogSection,
+    OutcomeTable,
+    SchemaSection,
+    SourceSection,
+    StoreSection,
+    TimeTable,
+    WebhookSection,
+    WindowSection,
+    format_duration,
+)
+
+_INTRODUCTION = """\
+# Configuration
+
+<!-- Written by `python -m monitor.config.reference`; change the code, not this file. -->
+
+One TOML file. `least-monitor check -c FILE` reads it whole and lists everything that is wrong with
+it, by line, with the cure; then it shows what the configuration makes of your log. Every command
+that takes `-c` does the same check first and ends with exit code 78 if something is wrong.
+
+```toml
+[source]
+paths = ["/var/log/shop/*.jsonl.gz"]
+
+[schema]
+time = "at"
+zone = "UTC"
+tiers = ["client", "backend"]
+attributes = [
+  { name = "region", tier = "client" },
+  { name = "app_version", tier = "client" },
+  { name = "upstream", tier = "backend" },
+]
+outcomes = [
+  { name = "failed", when = "status >= 500" },
+  { name = "slow", when = "coalesce(total_seconds, timeout_seconds) > 2" },
+]
+error_code = "error"
+```
+
+- **Durations** are texts with a unit: `"500ms"`, `"30m"`, `"1h30m"`, `"28d"`, `"2w"`. A bare number
+  has no unit and is refused.
+- **The environment** overrides any key: `LEAST_MONITOR__WINDOW__LENGTH=12h`,
+  `LEAST_MONITOR__DETECTION__HORIZONS='[1, 4]'`, `LEAST_MONITOR__NOTIFIERS__0__URL=…`.
+- **Secrets** are read from files (`…_file`), never from this file.
+- **Relative paths** start at the folder of this file.
+"""
+
+_CONDITIONS = """\
+## Conditions: `when`
+
+A condition over the columns of the log, in Python's grammar with SQL's meaning: a comparison with a
+missing value is not true.
+
+| Form | Example |
+|---|---|
+| comparison | `status >= 500`, `0 < delay <= 60`, `step == "pay"` |
+| list | `status in ("timeout", "refused")`, `code not in (0, 200)` |
+| and, or, not | `status >= 500 and not is_null(error)` |
+| arithmetic | `(finished - started) / 1000 > 2.5` |
+| first that is there | `coalesce(arr_delay, dep_delay) >= 60` |
+| missing | `is_null(error)`, `error is null`, `error is not null` |
+| a flag | `cancelled`: true, or a number that is not zero, or `yes` |
+| a name with spaces | `col("HTTP status") >= 500` |
+
+A column is read as its partner asks: as a number beside a number, as text beside text. A cell that
+resists (`abc` where a number is needed) sets its row aside, with the reason; an empty cell, `NA` or
+`NaN` is a missing number. Two bare columns are compared as text by `==` and as numbers by `<`.
+"""
+
+_INPUT = """\
+## What happens to bad input
+
+| Trouble | What happens |
+|---|---|
+| a column is missing, a time carries no zone and the configuration gives none | nothing is read; the message names the column, its purpose and the cure |
+| a row cannot be understood (no time, no number where one is needed, not JSON, not UTF-8, wrong width) | the row is set aside and counted by reason, the first ones with file, line and field; all others are kept |
+| more than `source.max_rejected_ratio` of the rows (of at least 100) cannot be understood | reading stops: that is a wrong configuration, not bad data |
+| a file is empty, torn or not what its name says | that file is set aside with the reason and read when it changes; the others go on |
+| the last line of a growing file is not finished | it waits for its end |
+| a log is rotated or emptied | it is known again by its first bytes; no line is read twice |
+| a value is longer than 256 characters | it is cut, with a digest that keeps it apart from its like |
+| a wall clock time happens twice, or is skipped, when the clocks change | the first of the two; the moment of the jump |
+"""  # noqa: E501 - a row of a table is a line
+
+_TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
+    ("[source]", "", SourceSection),
+    ("[schema]", "", SchemaSection),
+    ("schema.time", "A text is short for `{ column = … }`.", TimeTable),
+    ("schema.attributes", "", AttributeTable),
+    ("schema.outcomes", "", OutcomeTable),
+    ("[window]", "", WindowSection),
+    ("[learner]", "", LearnerSection),
+    ("[detection]", "", DetectionSection),
+    ("[incidents]", "", IncidentsSection),
+    ("[store]", "", StoreSection),
+    ('[[notifiers]] kind = "log"', "Without any notifier there is this one.", LogSection),
+    ('[[notifiers]] kind = "webhook"', "", WebhookSection),
+    ("[http]", "", HttpSection),
+)
+
+
+def configuration_reference() -> str:
+    """The whole document, as Markdown."""
+    parts = [_INTRODUCTION, "## Top level", "\n".join(_rows(Document, only={"seed"}))]
+    for title, note, section in _TABLES:
+        purpose = (section.__doc__ or "").strip().split("\n")[0]
+        parts.append(f"## `{title}`\n\n{_sentence(purpose)}{' ' + note if note else ''}")
+        parts.append("\n".join(_rows(section)))
+        if section is OutcomeTable:
+            parts.append(_CONDITIONS.strip())
+    parts.append(_INPUT.strip())
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def _sentence(text: str) -> str:
+    text = text[0].upper() + text[1:]
+    return text if text.endswith(".") else f"{text}."
+
+
+def _rows(section: type[BaseModel], only: set[str] | None = None) -> Iterator[str]:
+    yield "| Key | Type | Default | Meaning |"
+    yield "|---|---|---|---|"
+    for name, field in section.model_fields.items():
+        if only is None or name in only:
+            meaning = _sentence(field.description or "").replace("|", "\\|")
+            yield f"| `{name}` | {_type(field)} | {_default(field)} | {meaning} |"
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True, validated_data={})
+    match value:
+        case None:
+            return "–"
+        case timedelta():
+            return f'`"{format_duration(value)}"`'
+        case Enum():
+            return f'`"{value.value}"`'
+        case bool():
+            return f"`{str(value).lower()}`"
+        case str():
+            return f'`"{value}"`'
+    return f"`{value}`"
+
+
+def _type(field: FieldInfo) -> str:
+    return _type_name(field.annotation)
+
+
+def _type_name(annotation: Any) -> str:
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type_name(inner[0])
+    if origin is Literal:
+        return " or ".join(f'`"{choice}"`' for choice in inner)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(_type_name(one) for one in inner if one is not type(None))
+    if origin is list:
+        return f"list of {_type_name(inner[0])}"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(f'`"{one.value}"`' for one in annotation)
+    if annotation in (TimeTable, AttributeTable, OutcomeTable):
+        return "text or table"
+    names = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+    return names.get(annotation, "duration")
+
+
+if __name__ == "__main__":
+    print(configuration_reference(), end="")
