@@ -495,8 +495,8 @@ def test_a_store_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     ("url", "advice"),
     [
         ("sqlite://", "memory:"),
-        ("nosuchdb://host/x", "not understood"),
         ("mysql://host/x", "only SQLite and PostgreSQL"),
+        ("postgresql+nosuch://host/x", "not understood"),
         ("/proc/nowhere/monitor.db", "folder"),
     ],
 )

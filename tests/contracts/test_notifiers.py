@@ -1,0 +1,427 @@
+"""What every notifier owes, and the outbox that drives them. Receivers are real servers."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from monitor.domain import Cause, Change, Finding, Incident, Method, Notification, State
+from monitor.edge import documents
+from monitor.edge.metrics import Metrics
+from monitor.edge.notifiers import DeliveryError, Notifier
+from monitor.edge.notifiers.log import LogNotifier
+from monitor.edge.notifiers.message import headline, plain_text
+from monitor.edge.notifiers.outbox import MOST_ATTEMPTS, Outbox, pause_after
+from monitor.edge.notifiers.webhook import SIGNATURE, WebhookNotifier, check_signature
+from monitor.edge.store import Work
+from monitor.edge.store.memory import MemoryStore
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HALF_HOUR = timedelta(minutes=30)
+
+FINDING = Finding(
+    method=Method.EXCESS,
+    outcome="reserve",
+    cause=Cause.of(airline="AC"),
+    path=("airline=AC", "fare_source=3", "reserve"),
+    score=112.4,
+    p_value=2e-40,
+    q_value=0.002,
+    observed=440,
+    expected=23.2,
+    rows=2100,
+    horizon=2 * HALF_HOUR,
+    began=NOON - HALF_HOUR,
+    rate_before=0.011,
+    rate_now=0.21,
+    codes=("E17",),
+)
+INCIDENT = Incident(
+    id="a1b2",
+    state=State.OPEN,
+    opened_at=NOON,
+    updated_at=NOON,
+    last_seen_at=NOON,
+    finding=FINDING,
+    latest=FINDING,
+    causes=(FINDING.cause,),
+)
+OPENED = Notification(INCIDENT, Change.OPENED, NOON)
+ENDED = replace(
+    INCIDENT, state=State.RESOLVED, resolved_at=NOON + 5 * HALF_HOUR, updated_at=NOON + HALF_HOUR
+)
+RESOLVED = Notification(ENDED, Change.RESOLVED, NOON + 5 * HALF_HOUR)
+
+
+@dataclass
+class Receiver:
+    """A web server that takes what comes and answers as told."""
+
+    url: str = ""
+    answers: list[tuple[int, dict[str, str], str]] = field(default_factory=list)
+    """One for each request to come; then 204."""
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    delay_seconds: float = 0.0
+
+
+@contextmanager
+def receiver() -> Iterator[Receiver]:
+    state = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            time.sleep(state.delay_seconds)
+            state.requests.append((dict(self.headers), body))
+            code, headers, text = state.answers.pop(0) if state.answers else (204, {}, "")
+            self.send_response(code)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    state.url = f"http://127.0.0.1:{server.server_port}/hook"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@dataclass
+class Inbox:
+    """A notifier and what has arrived through it, as text."""
+
+    notifier: Notifier
+    read: object
+
+    def text(self) -> str:
+        return self.read()  # type: ignore[operator]
+
+
+@pytest.fixture(params=["log", "json", "webhook"])
+def inbox(request: pytest.FixtureRequest) -> Iterator[Inbox]:
+    if request.param == "webhook":
+        with receiver() as hook:
+            notifier = WebhookNotifier(hook.url, "secret", console_url="http://console")
+            yield Inbox(notifier, lambda: "\n".join(body.decode() for _, body in hook.requests))
+            notifier.close()
+    else:
+        stream = io.StringIO()
+        shape = "human" if request.param == "log" else "json"
+        yield Inbox(LogNotifier(shape, stream, "http://console"), stream.getvalue)
+
+
+# Every notifier
+
+
+def test_a_message_names_the_failure_its_cause_and_where_to_look(inbox: Inbox) -> None:
+    inbox.notifier.send(OPENED)
+    text = inbox.text()
+    for word in ("reserve", "AC", "fare_source=3", "440", "23.2", "a1b2"):
+        assert word in text
+    assert "http://console/incidents/a1b2" in text
+
+
+def test_every_change_can_be_told(inbox: Inbox) -> None:
+    for change in Change:
+        inbox.notifier.send(replace(OPENED, change=change))
+    assert inbox.text().lower().count("a1b2") >= len(Change)
+
+
+def test_the_same_notification_may_come_twice(inbox: Inbox) -> None:
+    inbox.notifier.send(OPENED)
+    once = inbox.text()
+    inbox.notifier.send(OPENED)
+    assert inbox.text().strip() == f"{once.strip()}\n{once.strip()}"
+
+
+# Log
+
+
+def test_people_read_what_matters_first() -> None:
+    assert headline(OPENED) == "reserve is failing: airline AC"
+    assert plain_text(OPENED, "http://console/incidents/a1b2").splitlines() == [
+        "reserve is failing: airline AC",
+        "  since     2026-03-01 11:30 UTC",
+        "  failures  440 of 2,100 in 1 h, 23.2 expected",
+        "  rate      1.1 % before, 21 % now",
+        "  path      airline=AC → fare_source=3 → reserve",
+        "  evidence  112 nats, p 2e-40, q 0.002",
+        "  codes     E17",
+        "  incident  a1b2",
+        "  link      http://console/incidents/a1b2",
+    ]
+    assert headline(RESOLVED) == "reserve works again: airline AC"
+    assert "  lasted    2 h 30 min" in plain_text(RESOLVED).splitlines()
+
+
+def test_the_log_for_programs_is_one_object_a_line() -> None:
+    stream = io.StringIO()
+    log = LogNotifier("json", stream)
+    log.send(OPENED)
+    log.send(RESOLVED)
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert (first["change"], first["cause"], first["at"]) == (
+        "opened",
+        {"airline": ["AC"]},
+        "2026-03-01T12:00:00Z",
+    )
+    assert second["resolved_at"] == "2026-03-01T14:30:00Z"
+
+
+def test_values_of_the_watched_log_cannot_forge_lines_or_drive_the_terminal() -> None:
+    nasty = replace(FINDING, cause=Cause.of(airline="X\nOPENED   all is well\x1b[2J [bold]"))
+    stream = io.StringIO()
+    LogNotifier("human", stream).send(
+        Notification(replace(INCIDENT, finding=nasty, latest=nasty), Change.OPENED, NOON)
+    )
+    assert "\x1b" not in stream.getvalue()
+    assert "[bold]" in stream.getvalue()
+    assert sum(line.startswith("OPENED") for line in stream.getvalue().splitlines()) == 1
+
+
+def test_a_closed_pipe_is_a_temporary_failure() -> None:
+    stream = io.StringIO()
+    stream.close()
+    with pytest.raises(DeliveryError) as caught:
+        LogNotifier("human", stream).send(OPENED)
+    assert not caught.value.permanent
+
+
+# Webhook
+
+
+def test_a_receiver_can_check_who_wrote_and_when() -> None:
+    with receiver() as hook:
+        notifier = WebhookNotifier(hook.url, "secret", now=lambda: NOON)
+        notifier.send(OPENED)
+        notifier.close()
+    headers, body = hook.requests[0]
+    signature = headers[SIGNATURE]
+    assert check_signature("secret", signature, body, NOON)
+    assert not check_signature("other", signature, body, NOON)
+    assert not check_signature("secret", signature, body + b" ", NOON)
+    assert not check_signature("secret", signature, body, NOON + timedelta(hours=1))
+    for nonsense in ("", "t=1", "t=x,v1=y", signature.replace("t=", "t=9")):
+        assert not check_signature("secret", nonsense, body, NOON)
+    document = json.loads(body)
+    assert document["version"] == 1
+    assert documents.notification_from(document) == OPENED
+
+
+def test_attempts_at_one_notification_share_a_key_and_others_do_not() -> None:
+    with receiver() as hook:
+        notifier = WebhookNotifier(hook.url)
+        for notification in (OPENED, OPENED, RESOLVED):
+            notifier.send(notification)
+        notifier.close()
+    keys = [headers["Idempotency-Key"] for headers, _ in hook.requests]
+    assert keys[0] == keys[1] != keys[2]
+    assert SIGNATURE not in hook.requests[0][0]
+
+
+@pytest.mark.parametrize(
+    ("code", "permanent"),
+    [(301, True), (400, True), (404, True), (408, False), (429, False), (500, False), (503, False)],
+)
+def test_answers_say_whether_trying_again_can_help(code: int, permanent: bool) -> None:
+    with receiver() as hook:
+        hook.answers.append((code, {"Location": "/elsewhere"}, "no such hook"))
+        notifier = WebhookNotifier(hook.url)
+        with pytest.raises(DeliveryError, match=rf"{code}.*no such hook") as caught:
+            notifier.send(OPENED)
+        notifier.close()
+    assert caught.value.permanent is permanent
+    assert len(hook.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "pause"),
+    [
+        ("120", timedelta(seconds=120)),
+        ("Sun, 01 Mar 2026 12:01:00 GMT", timedelta(minutes=1)),
+        ("99999999999", timedelta(hours=1)),
+        ("soon", None),
+    ],
+)
+def test_the_pause_that_a_receiver_asks_for_is_kept(header: str, pause: timedelta | None) -> None:
+    with receiver() as hook:
+        hook.answers.append((429, {"Retry-After": header}, ""))
+        notifier = WebhookNotifier(hook.url, now=lambda: NOON)
+        with pytest.raises(DeliveryError) as caught:
+            notifier.send(OPENED)
+        notifier.close()
+    assert caught.value.retry_after == pause
+
+
+def test_a_receiver_that_is_away_or_slow_is_a_temporary_failure() -> None:
+    with receiver() as hook:
+        hook.delay_seconds = 0.3
+        slow = WebhookNotifier(hook.url, timeout=timedelta(seconds=0.05))
+        with pytest.raises(DeliveryError, match=r"timed out|Timeout") as caught:
+            slow.send(OPENED)
+        slow.close()
+        assert not caught.value.permanent
+    away = WebhookNotifier(hook.url)
+    with pytest.raises(DeliveryError) as caught:
+        away.send(OPENED)
+    away.close()
+    assert not caught.value.permanent
+
+
+def test_an_address_that_cannot_be_is_a_permanent_failure() -> None:
+    notifier = WebhookNotifier("gopher://x")
+    with pytest.raises(DeliveryError) as caught:
+        notifier.send(OPENED)
+    notifier.close()
+    assert caught.value.permanent
+
+
+# Outbox
+
+
+@dataclass
+class Told:
+    """A notifier in memory that fails as told."""
+
+    name: str = "told"
+    failures: list[DeliveryError] = field(default_factory=list)
+    seen: list[Notification] = field(default_factory=list)
+    attempts: int = 0
+
+    def send(self, notification: Notification) -> None:
+        self.attempts += 1
+        if self.failures:
+            raise self.failures.pop(0)
+        self.seen.append(notification)
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class Clock:
+    now: datetime = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def stored(*notifications: Notification, to: tuple[str, ...] = ("told",)) -> MemoryStore:
+    store = MemoryStore()
+    store.commit(
+        Work(
+            incidents=tuple({n.incident.id: n.incident for n in notifications}.values()),
+            notifications=notifications,
+            notifiers=to,
+        )
+    )
+    return store
+
+
+def test_the_outbox_delivers_in_order_and_once() -> None:
+    told = Told()
+    outbox = Outbox(stored(OPENED, RESOLVED), [told])
+    assert outbox.deliver() == 2
+    assert outbox.deliver() == 0
+    assert [n.change for n in told.seen] == [Change.OPENED, Change.RESOLVED]
+
+
+def test_the_outbox_tries_again_later_and_later() -> None:
+    clock = Clock()
+    told = Told(failures=[DeliveryError("away")] * 3)
+    outbox = Outbox(stored(OPENED), [told], now=clock)
+    waited = []
+    for _ in range(100):
+        outbox.deliver()
+        if told.seen:
+            break
+        waited.append(told.attempts)
+        clock.now += timedelta(seconds=5)
+    # 5 s, 10 s and 20 s between the attempts.
+    assert waited == [1, 2, 2, 3, 3, 3, 3]
+
+
+def test_the_outbox_keeps_the_pause_that_the_receiver_wants() -> None:
+    clock = Clock()
+    told = Told(failures=[DeliveryError("slow down", retry_after=timedelta(minutes=10))])
+    outbox = Outbox(stored(OPENED), [told], now=clock)
+    outbox.deliver()
+    clock.now += timedelta(minutes=9)
+    assert outbox.deliver() == 0
+    clock.now += timedelta(minutes=1)
+    assert outbox.deliver() == 1
+
+
+def test_what_cannot_arrive_is_parked_where_people_see_it() -> None:
+    store = stored(OPENED, RESOLVED, to=("told", "gone"))
+    told = Told(failures=[DeliveryError("404 no such hook", permanent=True)])
+    metrics = Metrics()
+    Outbox(store, [told], metrics).deliver()
+    assert [n.change for n in told.seen] == [Change.RESOLVED]
+    assert {(i.notifier, i.error) for i in store.parked()} == {
+        ("told", "404 no such hook"),
+        ("gone", "no notifier 'gone' is configured any more"),
+    }
+    sample = metrics.registry.get_sample_value
+    sent = {"notifier": "told", "result": "sent"}
+    assert sample("least_monitor_notifications_total", sent) == 1
+    parked = {"notifier": "gone", "status": "parked"}
+    assert sample("least_monitor_outbox_notifications", parked) == 2
+
+
+def test_nothing_is_retried_for_ever() -> None:
+    clock = Clock()
+    told = Told(failures=[DeliveryError("away")] * 1000)
+    store = stored(OPENED)
+    outbox = Outbox(store, [told], now=clock)
+    for _ in range(100):
+        outbox.deliver()
+        clock.now += pause_after(100)
+    assert told.attempts == MOST_ATTEMPTS
+    assert [i.error for i in store.parked()] == ["away"]
+
+
+def test_a_dead_receiver_costs_one_attempt_a_round_and_holds_up_nobody() -> None:
+    many = [Notification(replace(INCIDENT, id=f"i{n}"), Change.OPENED, NOON) for n in range(20)]
+    dead = Told("dead", failures=[DeliveryError("away")] * 1000)
+    told = Told()
+    Outbox(stored(*many, to=("dead", "told")), [dead, told]).deliver()
+    assert dead.attempts == 1
+    assert len(told.seen) == 20
+
+
+def test_the_worker_delivers_on_its_own_and_stops_when_told() -> None:
+    told = Told()
+    store = stored(OPENED)
+    outbox = Outbox(store, [told], interval=timedelta(hours=1))
+    outbox.start()
+    deadline = time.monotonic() + 5
+    while not told.seen and time.monotonic() < deadline:
+        time.sleep(0.005)
+    later = replace(RESOLVED, incident=ENDED)
+    store.commit(Work(incidents=(ENDED,), notifications=(later,), notifiers=outbox.names))
+    outbox.wake()
+    while len(told.seen) < 2 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert outbox.alive
+    outbox.stop()
+    assert told.seen == [OPENED, later]
