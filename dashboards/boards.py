@@ -146,7 +146,7 @@ def booking_health() -> dashboard.Dashboard:
 def monitor_health() -> dashboard.Dashboard:
     """Whether the monitor itself can be trusted."""
     return board(
-        "least-monitor-health",
+        "least-monitor-monitor-health",
         "Monitor health",
         "Ticks, lag, learner, notifications, and how often the monitor is wrong.",
         [
