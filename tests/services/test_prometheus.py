@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from monitor.domain import (
@@ -70,7 +70,7 @@ TICK = Diagnosis(
 )
 
 
-@pytest.fixture()
+@pytest.fixture
 def monitor_url() -> Iterator[str]:
     metrics = Metrics(false_alarms_per_week=1)
     metrics.observe(TICK)
@@ -80,7 +80,7 @@ def monitor_url() -> Iterator[str]:
     handle.stop()
 
 
-@pytest.fixture()
+@pytest.fixture
 def prometheus_url(monitor_url: str, tmp_path: Path) -> Iterator[str]:
     program = shutil.which("prometheus")
     if program is None:
@@ -116,8 +116,8 @@ def ask(url: str, question: str) -> list[dict[str, Any]]:
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         try:
-            answer = httpx.get(f"{url}/api/v1/query", params={"query": question}).json()
-        except httpx.TransportError:
+            answer = httpx2.get(f"{url}/api/v1/query", params={"query": question}).json()
+        except httpx2.TransportError:
             time.sleep(0.1)
             continue
         if answer["data"]["result"]:

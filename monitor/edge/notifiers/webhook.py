@@ -14,7 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-import httpx
+import httpx2
 
 from monitor import __version__
 from monitor.domain import Notification
@@ -82,7 +82,7 @@ class WebhookNotifier:
         self._console_url = console_url
         self._now = now
         # A redirect would carry the document to an address nobody configured.
-        self._client = httpx.Client(
+        self._client = httpx2.Client(
             timeout=timeout.total_seconds(),
             follow_redirects=False,
             headers={
@@ -119,7 +119,7 @@ def delivery_id(notification: Notification) -> str:
 
 
 def post(
-    client: httpx.Client,
+    client: httpx2.Client,
     url: str,
     body: bytes,
     headers: dict[str, str],
@@ -132,9 +132,9 @@ def post(
     """
     try:
         response = client.post(url, content=body, headers=headers)
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
         raise DeliveryError(f"{url} is no address to post to: {error}", permanent=True) from error
-    except httpx.HTTPError as error:
+    except httpx2.HTTPError as error:
         raise DeliveryError(f"{url}: {error or type(error).__name__}") from error
     if response.is_success:
         return
