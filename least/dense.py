@@ -271,13 +271,13 @@ def _report(
     return tf.stack([delta, loss, tf.cast(taken, w.dtype), change])
 
 
-_KINDS = {"proximal": _proximal, "adam": _adam, "batches": _batches}
+_KINDS: dict[str, Callable[..., Any]] = {"proximal": _proximal, "adam": _adam, "batches": _batches}
 
 
 @cache
 def _compiled(kind: str, dtype: str, rounds: int, jit: bool) -> Callable[..., Any]:
     """The one function of its kind; a new function per fit would never give its memory back."""
-    body: Callable[..., Any] = _KINDS[kind]
+    body = _KINDS[kind]
     matrix, number = tf.TensorSpec([None, None], dtype), tf.TensorSpec([], tf.int32)
     signature = [matrix, matrix, matrix, tf.TensorSpec([7], dtype), number]
     if kind == "batches":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -69,12 +68,15 @@ def sample(
         (rows, d).
     """
     d = len(weights)
-    draw = {
-        "gaussian": rng.standard_normal,
-        "exponential": rng.standard_exponential,
-        "gumbel": partial(rng.gumbel, 0.0, 1.0),
-    }[noise]
-    values: np.ndarray = draw(size=(rows, d)) * deviations
+    if noise == "gaussian":
+        values = rng.standard_normal((rows, d))
+    elif noise == "exponential":
+        values = rng.standard_exponential((rows, d))
+    elif noise == "gumbel":
+        values = rng.gumbel(size=(rows, d))
+    else:
+        raise ValueError(f"unknown noise {noise!r}: gaussian, exponential or gumbel")
+    values = values * deviations
     for j in topological_order(weights):
         parents = np.flatnonzero(weights[:, j])
         if len(parents):
