@@ -124,7 +124,7 @@ class Progress(Protocol):
         """The input is read: so many ticks, some done by an earlier run."""
         ...
 
-    def tick(self, at: datetime, open_incidents: int) -> None:
+    def tick(self, tick: Tick) -> None:
         """One more tick."""
         ...
 
@@ -135,7 +135,7 @@ class Silent:
     def begin(self, ticks: int, done: int) -> None:
         """See `Progress`."""
 
-    def tick(self, at: datetime, open_incidents: int) -> None:
+    def tick(self, tick: Tick) -> None:
         """See `Progress`."""
 
 
@@ -162,6 +162,7 @@ def run(
     labels: Path | None = None,
     quiet_days: Path | None = None,
     fresh: bool = False,
+    keep: Path | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Replay `inputs` under `config` and score the incidents of both methods.
@@ -174,6 +175,7 @@ def run(
         since, until: half-open range of event time.
         labels, quiet_days: the truth, if known; quiet days default to the file by the labels.
         fresh: forget an interrupted run.
+        keep: leave the store in this file when done.
         progress: told of every tick.
 
     Raises:
@@ -200,12 +202,15 @@ def run(
         if session.last_slice is None:
             session.commit()  # the vocabulary, so that a resumed run has the same codes
         progress.begin(data.count_slices(window), data.done(window, session.last_slice))
-        replay(data, session, lambda tick: progress.tick(tick.diagnosis.at, _open(tick)))
+        replay(data, session, progress.tick)
         methods = (settings.detection.report, *settings.detection.compare)
         incidents = {method: incidents_of(store, method) for method in methods}
     finally:
         store.close()
-    _forget(path)
+    if keep is not None:
+        path.rename(keep)
+    else:
+        _forget(path)
     scores = {}
     if (truth or quiet) and data.rows:
         span = utc(data.starts[0]), utc(data.starts[-1]) + window.slice_length
@@ -225,10 +230,6 @@ def _with_both_methods(settings: Settings) -> Settings:
     detection = settings.detection
     others = tuple(method for method in Method if method is not detection.report)
     return replace(settings, detection=replace(detection, compare=others))
-
-
-def _open(tick: Tick) -> int:
-    return sum(i.resolved_at is None and i.finding.method is Method.EXCESS for i in tick.incidents)
 
 
 def _forget(path: Path) -> None:

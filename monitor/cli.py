@@ -10,6 +10,7 @@ import typer
 from monitor import __version__
 from monitor.commands.backtest import backtest
 from monitor.commands.check import check
+from monitor.commands.demo import demo
 from monitor.commands.run import once, run
 from monitor.commands.simulate import simulate
 
@@ -39,6 +40,7 @@ app.command()(check)
 app.command()(run)
 app.command()(once)
 app.command()(simulate)
+app.command()(demo)
 
 
 def main() -> None:

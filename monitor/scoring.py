@@ -28,6 +28,8 @@ class Label:
     outcome: str
     accept: tuple[Cause, ...]
     partly: tuple[Cause, ...] = ()
+    event: str = ""
+    """What happened, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ def read_labels(path: Path, zone: str) -> tuple[Label, ...]:
                     raw["outcome"],
                     tuple(Cause.from_json(selector) for selector in raw["accept"]),
                     tuple(Cause.from_json(selector) for selector in raw.get("partly", [])),
+                    raw.get("event", ""),
                 )
             )
         except KeyError as error:

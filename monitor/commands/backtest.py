@@ -13,6 +13,7 @@ import typer
 
 from monitor.commands.configuration import ConfigOption, read_configuration
 from monitor.commands.failure import mendable
+from monitor.commands.replaying import ReplayProgress, case_table, incident_table, wide_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +62,7 @@ def backtest(
         console = wide_console()
         started = time.monotonic()
         span = [_day(text, settings.settings.window.zone) for text in (since, until)]
-        with _Progress(console) as progress:
+        with ReplayProgress(console) as progress:
             outcome = run(
                 settings,
                 inputs,
@@ -98,54 +99,6 @@ def _state_directory() -> Path:
     return Path(cache) / "least-monitor"
 
 
-def wide_console() -> Console:
-    """A console that is wide enough for tables where there is no terminal to measure."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
-
-
-class _Progress:
-    """A live line of what the replay is at."""
-
-    def __init__(self, console: Console) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=console,
-        )
-        self._task = self._bar.add_task("reading", total=None)
-
-    def __enter__(self) -> _Progress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-    def begin(self, ticks: int, done: int) -> None:
-        """The input is read: so many ticks, some done by an earlier run."""
-        if done:
-            self._bar.console.print(f"going on after {done} ticks of an interrupted run")
-        self._bar.reset(self._task, total=ticks, completed=done, description="ticks")
-
-    def tick(self, at: datetime, open_incidents: int) -> None:
-        """One more tick."""
-        text = f"{at:%Y-%m-%d}  {open_incidents:2} open"
-        self._bar.update(self._task, advance=1, description=text)
-
-
 def _show(console: Console, config: Config, outcome: Outcome, seconds: float) -> None:
     document = outcome.document
     report = config.settings.detection.report
@@ -158,38 +111,9 @@ def _show(console: Console, config: Config, outcome: Outcome, seconds: float) ->
         console.print(f"  rejected: {reason}", style="yellow")
     if outcome.scores:
         console.print(_score_table({m.value: s for m, s in outcome.scores.items()}))
-        if outcome.scores[report].cases:
-            console.print(_case_table(config, outcome))
-
-
-def incident_table(incidents: list[Any], config: Config, title: str, limit: int = 40) -> Any:
-    """The incidents of highest score, in the order they opened."""
-    from rich import box
-    from rich.table import Table
-
-    top = sorted(incidents, key=lambda i: -i.finding.score)[:limit]
-    shown = sorted(top, key=lambda i: (i.opened_at, i.id))
-    if len(shown) < len(incidents):
-        title += f": the {len(shown)} of highest score, of {len(incidents)}"
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name, justify in (
-        ("id", "left"), ("opened", "left"), ("path of the root cause", "left"),
-        ("failed", "right"), ("expected", "right"), ("rate", "right"), ("score", "right"),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    zone = ZoneInfo(config.settings.window.zone)
-    for incident in shown:
-        finding = incident.finding
-        table.add_row(
-            incident.id[:8],
-            f"{incident.opened_at.astimezone(zone):%Y-%m-%d %H:%M}",
-            " → ".join(finding.path),
-            f"{finding.observed:.0f}",
-            f"{finding.expected:.1f}",
-            f"{finding.rate_before:.1%} → {finding.rate_now:.1%}",
-            f"{finding.score:.1f}",
-        )
-    return table
+        scores = outcome.scores[report]
+        if scores.cases:
+            console.print(case_table(scores, "labelled anomalies"))
 
 
 def _score_table(scores: dict[str, Scores]) -> Any:
@@ -221,27 +145,3 @@ def _score_table(scores: dict[str, Scores]) -> Any:
 def _of(scores: Scores, field: str) -> str:
     cases = scores.cases
     return f"{sum(getattr(c, field) for c in cases)} of {len(cases)}" if cases else "–"
-
-
-def _case_table(config: Config, outcome: Outcome) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    scores = outcome.scores[config.settings.detection.report]
-    table = Table(title="labelled anomalies", title_justify="left", box=box.SIMPLE_HEAD)
-    for name in ("case", "outcome", "accepted", "reported, best first", "verdict"):
-        table.add_column(name)
-    for case in scores.cases:
-        reported = ", ".join(
-            f"{i.finding.cause} ({i.finding.score:.0f})" for i in case.reported[:3]
-        )
-        verdict = "first" if case.right_first else "found" if case.right_any else "missed"
-        table.add_row(
-            case.label.id,
-            case.label.outcome,
-            " or ".join(str(cause) for cause in case.label.accept[:3]),
-            reported or "nothing",
-            verdict,
-            style=None if case.right_any else "red",
-        )
-    return table

@@ -1,0 +1,114 @@
+"""`least-monitor incidents`: what the monitor has found, newest first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.commands.replaying import wide_console
+from monitor.commands.stored import JsonOption, StoreConfigOption, StoreOption, open_stored
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from monitor.domain import Incident
+
+_UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+class StateName(StrEnum):
+    """As `domain.State`, for the command line."""
+
+    OPEN = "open"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+
+
+def incidents(
+    config: StoreConfigOption = None,
+    store: StoreOption = None,
+    state: Annotated[StateName | None, typer.Option(help="Only these.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Opened or unresolved since: ISO time, 90m, 24h or 7d."),
+    ] = None,
+    outcome: Annotated[str | None, typer.Option(help="Only of this outcome.")] = None,
+    every_method: Annotated[
+        bool, typer.Option("--all-methods", help="Those of methods that only compare, too.")
+    ] = False,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List incidents, newest first."""
+    after = _since(since, datetime.now(UTC))
+    with open_stored(config, store) as opened:
+        from monitor.domain import State
+
+        found = opened.store.incidents(
+            state=None if state is None else State(state.value),
+            since=after,
+            outcome=outcome,
+            method=None if every_method else opened.method,
+            limit=limit,
+        )
+        if as_json:
+            from monitor.edge.documents import dumps, incident_document
+
+            typer.echo(dumps({"incidents": [incident_document(i) for i in found]}).decode())
+        elif found:
+            wide_console().print(_table(found, opened.zone))
+            typer.echo("`least-monitor explain ID` tells why.")
+        else:
+            typer.echo("no incidents")
+
+
+def _since(text: str | None, now: datetime) -> datetime | None:
+    if text is None:
+        return None
+    number, unit = text[:-1], text[-1:]
+    try:
+        if unit in _UNITS and number.isascii() and number.isdigit():
+            return now - int(number) * _UNITS[unit]
+        at = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(
+            f"--since {text!r} is no time; write 24h, 7d or 2013-02-01T00:00Z"
+        ) from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from monitor.domain import State
+    from monitor.edge.wording import cause_text, duration, number, percent, time_text
+
+    styles = {State.OPEN: "bold red", State.ACKNOWLEDGED: "yellow", State.RESOLVED: "green"}
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("id", "state", "opened", "lasted", "what fails", "cause"):
+        table.add_column(name)
+    for name in ("failed", "expected", "rate", "score"):
+        table.add_column(name, justify="right")
+    for incident in found:
+        finding = incident.finding
+        ended = incident.resolved_at or incident.last_seen_at
+        # Values come from the watched log: Text, because markup in them means nothing.
+        table.add_row(
+            incident.id[:8],
+            Text(incident.state.value, styles[incident.state]),
+            time_text(incident.opened_at, zone),
+            duration(ended - incident.opened_at),
+            Text(finding.outcome),
+            Text(cause_text(finding.cause)),
+            number(finding.observed),
+            number(finding.expected),
+            f"{percent(finding.rate_before)} → {percent(finding.rate_now)}",
+            number(finding.score),
+        )
+    return table
