@@ -160,6 +160,8 @@ class _Compiler:
                 return self.literal(node, flag, want)
             case ast.Name(id=name):
                 return self.column(name, want)
+            case ast.Attribute() if path := _dotted(node):
+                return self.column(path, want)
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 return _kernel("invert", self.compile(operand, Kind.FLAG))
             case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -256,6 +258,16 @@ class _Compiler:
             case "col", _:
                 raise self.fail(node, 'col needs one quoted column name: col("my column")')
         raise self.fail(node, f"unknown function `{name}`; allowed are {_ALLOWED}")
+
+
+def _dotted(node: ast.expr) -> str | None:
+    """``http.response.status``: a field within a field."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=inner, attr=name):
+            return f"{outer}.{name}" if (outer := _dotted(inner)) else None
+    return None
 
 
 def _kernel(name: str, *parts: _Node) -> _Node:

@@ -65,6 +65,7 @@ error_code = "error"
   `LEAST_MONITOR__DETECTION__HORIZONS='[1, 4]'`, `LEAST_MONITOR__NOTIFIERS__0__URL=…`.
 - **Secrets** are read from files (`…_file`), never from this file.
 - **Relative paths** start at the folder of this file.
+- **Columns** within tables (JSON objects, Parquet structs) are named by dots: `client.geo.region`.
 """
 
 _CONDITIONS = """\
@@ -82,6 +83,7 @@ missing value is not true.
 | first that is there | `coalesce(arr_delay, dep_delay) >= 60` |
 | missing | `is_null(error)`, `error is null`, `error is not null` |
 | a flag | `cancelled`: true, or a number that is not zero, or `yes` |
+| a field within a field | `http.response.status >= 500` |
 | a name with spaces | `col("HTTP status") >= 500` |
 
 A column is read as its partner asks: as a number beside a number, as text beside text. A cell that

@@ -20,6 +20,9 @@ from monitor.vocabulary import Vocabulary
 
 STDIN = "-"
 
+MAX_VANISHED = 1000
+"""Files that are no longer there, but whose positions are kept."""
+
 Mark = list[int] | None
 
 MIN_ROWS_TO_JUDGE = 100
@@ -85,6 +88,7 @@ class FileSource:
         news = [path for path in self.files() if self._has_news(path, states.get(path, {}))]
         opened = [(path, *self._open(path)) for path in news]
         states |= _renamed(opened, states)
+        _forget_the_oldest(states)
         tally = _Tally(self.settings.max_rejected_ratio)
         for path, mark, reader in opened:
             yield from self._read(path, mark, reader, states, tally)
@@ -166,6 +170,16 @@ def _renamed(
     return found
 
 
+def _forget_the_oldest(states: dict[str, State]) -> None:
+    """Drop files long gone: positions are stored with every batch and must not grow for ever.
+
+    A file that has only just vanished may come back, when its disk does, or under another name.
+    """
+    gone = [path for path in states if not os.path.exists(path)]
+    for path in gone[: -MAX_VANISHED or None]:
+        del states[path]
+
+
 def _is_still(path: str, state: State) -> bool:
     try:
         return os.path.isfile(path) and Log(path, waits=True).same(state)
@@ -205,4 +219,5 @@ def _fingerprint(path: str) -> Mark:
         status = os.stat(path)
     except OSError:
         return None
-    return [status.st_size, status.st_mtime_ns]
+    # Not the time of modification: a file that was made readable is news too.
+    return [status.st_size, status.st_ctime_ns]

@@ -17,7 +17,7 @@ from monitor.edge.blocks import (
     filled_lines,
     whole_lines,
 )
-from monitor.edge.readers import Chunk, Rejects
+from monitor.edge.readers import Chunk, Rejects, flat
 
 SAMPLE_BYTES = 1 << 20
 """Read ahead to learn the columns and their types."""
@@ -39,7 +39,7 @@ class JsonLinesReader:
         sample = [_object(line) for line in log.peek(SAMPLE_BYTES).split(b"\n")[:1000]]
         self.sample: list[dict[str, Any]] = [row for row in sample if isinstance(row, dict)]
         self.types: dict[str, pa.DataType | None] = {
-            name: _type_of([row.get(name) for row in self.sample]) for name in self.needed
+            name: _type_of([_field(row, name) for row in self.sample]) for name in self.needed
         }
 
     def columns(self) -> set[str] | None:
@@ -47,7 +47,7 @@ class JsonLinesReader:
         if self.log.peek(8).lstrip().startswith(b"["):
             detail = "is one JSON array; write one object a line, for example with `jq -c '.[]'`"
             raise UnreadableError("not_json_lines", detail)
-        return {name for row in self.sample for name in row} if self.sample else None
+        return {name for row in self.sample for name in _names(row)} if self.sample else None
 
     def optional(self) -> bool:
         """A line may leave out a field."""
@@ -65,16 +65,16 @@ class JsonLinesReader:
 
     def _sound(self, block: Block) -> Chunk | None:
         """All lines at once; None if any of them has something wrong with it."""
-        if any(kind is None for kind in self.types.values()):
+        schema = self._schema()
+        if schema is None:
             return None
-        fields = list(self.types.items())
         try:
             block.data.decode("utf-8")  # Arrow does not look
             table = pyarrow.json.read_json(
                 pa.BufferReader(block.data),
                 pyarrow.json.ReadOptions(use_threads=False, block_size=len(block.data) + 1),
                 pyarrow.json.ParseOptions(
-                    explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"
+                    explicit_schema=schema, unexpected_field_behavior="ignore"
                 ),
             )
         except (pa.ArrowException, UnicodeDecodeError):
@@ -83,12 +83,28 @@ class JsonLinesReader:
         if table.num_rows != lines and table.num_rows != len(filled_lines(block.data)):
             return None  # an object across lines, or two on one
         rows = table.combine_chunks().to_batches()
-        batch = rows[0] if rows else pa.RecordBatch.from_pylist([], pa.schema(fields))
+        batch = rows[0] if rows else pa.RecordBatch.from_pylist([], schema)
 
         def locate(row: int) -> str:
             return f"{self.log.name}:{block.line + int(filled_lines(block.data)[row])}"
 
-        return Chunk(batch, locate, block.state)
+        return Chunk(flat(batch, self.needed), locate, block.state)
+
+    def _schema(self) -> pa.Schema | None:
+        """What Arrow shall read; None if a field has several types, or a field is also a table."""
+        tree: dict[str, Any] = {}
+        whole = {name for row in self.sample for name in row}
+        for name, kind in self.types.items():
+            *outer, last = [name] if name in whole else name.split(".")
+            place = tree
+            for part in outer:
+                place = place.setdefault(part, {})
+                if not isinstance(place, dict):
+                    return None
+            if kind is None or last in place:
+                return None
+            place[last] = kind
+        return pa.schema(_struct(tree))
 
     def _taken_apart(self, block: Block) -> Chunk:
         rows: list[dict[str, Any]] = []
@@ -99,7 +115,7 @@ class JsonLinesReader:
                 continue
             row = _object(line)
             if isinstance(row, dict):
-                nested = [n for n in self.needed if isinstance(row.get(n), dict | list)]
+                nested = [n for n in self.needed if isinstance(_field(row, n), dict | list)]
                 if not nested:
                     rows.append(row)
                     numbers.append(number)
@@ -110,7 +126,7 @@ class JsonLinesReader:
             tally.add(reason, f"{self.log.name}:{number}", detail, line)
         arrays = {}
         for name in self.needed:
-            cells = [row.get(name) for row in rows]
+            cells = [_field(row, name) for row in rows]
             kind = _type_of(cells)
             # Later blocks are read in the light of this one: a column may begin with null or 1.
             self.types[name] = _wider(self.types[name], kind) if _has_value(cells) else kind
@@ -120,6 +136,29 @@ class JsonLinesReader:
             return f"{self.log.name}:{numbers[row]}"
 
         return Chunk(pa.RecordBatch.from_pydict(arrays), locate, block.state, tally.listed())
+
+
+def _struct(tree: dict[str, Any]) -> pa.StructType:
+    return pa.struct(
+        [(name, _struct(kind) if isinstance(kind, dict) else kind) for name, kind in tree.items()]
+    )
+
+
+def _field(row: dict[str, Any], name: str) -> Any:
+    """The field called `name`, or the one that its dots lead to."""
+    if name in row or "." not in name:
+        return row.get(name)
+    value: Any = row
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _names(row: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in row.items():
+        yield prefix + name
+        if isinstance(value, dict):
+            yield from _names(value, f"{prefix}{name}.")
 
 
 def _object(line: bytes) -> dict[str, Any] | str:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monitor.edge.blocks import State, UnreadableError
-from monitor.edge.readers import BATCH_ROWS, Chunk
+from monitor.edge.readers import BATCH_ROWS, Chunk, field_names, flat
 
 
 class ParquetReader:
@@ -25,16 +25,10 @@ class ParquetReader:
 
     def __init__(self, name: str, source: Any, needed: Collection[str]) -> None:
         self.name = name
-        self.needed = needed
+        self.source = source
+        self.needed = sorted(needed)
         try:
             self.schema = pq.read_schema(source)
-            words = [
-                field.name
-                for field in self.schema
-                if field.name in needed and pa.types.is_string(field.type)
-            ]
-            # Text stays in the file's own dictionary: only distinct values are ever decoded.
-            self.file = pq.ParquetFile(source, read_dictionary=words)
         except (pa.ArrowException, OSError, EOFError) as error:
             raise UnreadableError(
                 "broken_file",
@@ -44,7 +38,7 @@ class ParquetReader:
 
     def columns(self) -> set[str]:
         """The columns of its schema."""
-        return set(self.schema.names)
+        return field_names(self.schema)
 
     def optional(self) -> bool:
         """Parquet's columns are there or they are not."""
@@ -53,31 +47,43 @@ class ParquetReader:
     def chunks(self, state: State) -> Iterator[Chunk]:
         """Row groups behind `state`, cut to bounded batches."""
         done = int(state.get("rows", 0))
-        groups: list[int] = []
-        skipped = 0
-        for group in range(self.file.num_row_groups):
-            rows = self.file.metadata.row_group(group).num_rows
-            if not groups and skipped + rows <= done:
-                skipped += rows
-            else:
-                groups.append(group)
-        columns = [name for name in self.schema.names if name in self.needed]
+        words = [
+            field.name
+            for field in self.schema
+            if field.name in self.needed and pa.types.is_string(field.type)
+        ]
+        reached = 0
         try:
-            batches = self.file.iter_batches(BATCH_ROWS, row_groups=groups, columns=columns)
-            for batch in _joined(batches):
-                first, skipped = skipped, skipped + batch.num_rows
-                if skipped <= done:
-                    continue
-                if first < done:
-                    batch, first = batch.slice(done - first), done
-                yield Chunk(batch, self._locator(first), {"rows": skipped})
+            # Text stays in the file's own dictionary: only distinct values are ever decoded.
+            with pq.ParquetFile(self.source, read_dictionary=words) as file:
+                groups, reached = _groups_behind(file, done)
+                batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=self.needed)
+                for batch in _joined(batches):
+                    first, reached = reached, reached + batch.num_rows
+                    if reached <= done:
+                        continue
+                    if first < done:
+                        batch, first = batch.slice(done - first), done
+                    rows = flat(batch, self.needed)
+                    yield Chunk(rows, self._locator(first), {"rows": reached})
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(
-                "broken_file", f"breaks off behind row {skipped}: {_first_line(error)}"
+                "broken_file", f"breaks off behind row {reached}: {_first_line(error)}"
             ) from None
 
     def _locator(self, first: int) -> Any:
         return lambda row: f"{self.name}, row {first + row + 1}"
+
+
+def _groups_behind(file: pq.ParquetFile, done: int) -> tuple[list[int], int]:
+    """The row groups that hold rows behind `done`, and the rows before them."""
+    before = 0
+    for group in range(file.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        if before + rows > done:
+            return list(range(group, file.num_row_groups)), before
+        before += rows
+    return [], before
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monitor.domain import Rejected
 from monitor.edge.blocks import Log, State
@@ -48,6 +49,28 @@ class Rejects:
     def listed(self) -> tuple[Rejected, ...]:
         """All of them, in order; the counted ones last."""
         return (*self._listed, *self._rest.values())
+
+
+def field_names(kind: pa.Schema | pa.StructType, prefix: str = "") -> set[str]:
+    """All fields, and the fields within fields by their dotted names."""
+    names = set()
+    for field in kind:
+        names.add(prefix + field.name)
+        if pa.types.is_struct(field.type):
+            names |= field_names(field.type, f"{prefix}{field.name}.")
+    return names
+
+
+def flat(rows: pa.RecordBatch, needed: Iterable[str]) -> pa.RecordBatch:
+    """Just the columns that are needed, fields within fields under their dotted names."""
+    columns = {}
+    for name in needed:
+        if name in rows.schema.names:
+            columns[name] = rows.column(name)
+        else:
+            outer, *inner = name.split(".")
+            columns[name] = pc.struct_field(rows.column(outer), inner)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 class Reader(Protocol):

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -243,6 +244,52 @@ def test_events_have_the_shape_the_core_expects(config: Config, tmp_path: Path) 
     assert events.values.shape == (131, 3)
     assert events.failed.dtype == bool
     assert events.failed.shape == (131, 2)
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "log.parquet"])
+def test_fields_within_fields_are_named_by_dots(name: str, config: Config, tmp_path: Path) -> None:
+    text = CONFIG.replace(
+        '{ name = "region" }', '{ name = "region", column = "client.geo.region" }'
+    )
+    text = text.replace("status >= 500", "http.status >= 500")
+    (tmp_path / "monitor.toml").write_text(text)
+    config = load(tmp_path / "monitor.toml", {})
+    rows = day(30).to_pylist()
+    for i, row in enumerate(rows):
+        row["client"] = None if i == 7 else {"geo": {"region": row.pop("region"), "more": i}}
+        row["http"] = {"status": row.pop("status")}
+    (tmp_path / name).write_bytes(FORMATS[name](pa.Table.from_pylist(rows)))
+    vocabulary = Vocabulary(config.settings.schema)
+    seen = told(FileSource(config, vocabulary, follow=False).batches(), vocabulary)
+    wanted = expected(day(30))
+    wanted[7] = (wanted[7][0], "(missing)", *wanted[7][2:])
+    assert seen == wanted
+
+
+def test_many_files_are_not_held_open_together(config: Config, tmp_path: Path) -> None:
+    for i in range(40):
+        (tmp_path / f"log{i:02}.parquet").write_bytes(as_parquet(day(3)))
+        (tmp_path / f"log{i:02}.jsonl").write_bytes(as_json_lines(day(3)))
+    held = len(os.listdir("/proc/self/fd"))
+    most = held
+    for _ in FileSource(config, Vocabulary(config.settings.schema), follow=False).batches():
+        most = max(most, len(os.listdir("/proc/self/fd")))
+    assert most - held < 10
+
+
+def test_positions_do_not_grow_for_ever(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitor.edge.files.MAX_VANISHED", 2)
+    source = FileSource(config, Vocabulary(config.settings.schema))
+    position = None
+    for i in range(6):
+        (tmp_path / f"log{i}.parquet").write_bytes(as_parquet(day(3)))
+        (batch,) = source.batches(position)
+        position = json.loads(json.dumps(batch.position))
+        (tmp_path / f"log{i}.parquet").unlink()
+    names = [Path(path).name for path in position["files"]]
+    assert names == ["log3.parquet", "log4.parquet", "log5.parquet"]
 
 
 def test_a_stray_quotation_mark_does_not_hold_back_a_growing_log(
