@@ -11,6 +11,10 @@ from monitor import __version__
 from monitor.commands.backtest import backtest
 from monitor.commands.check import check
 from monitor.commands.demo import demo
+from monitor.commands.explain import explain
+from monitor.commands.graph import graph
+from monitor.commands.incidents import incidents
+from monitor.commands.notify_test import notify_test
 from monitor.commands.run import once, run
 from monitor.commands.simulate import simulate
 
@@ -39,6 +43,10 @@ app.command()(backtest)
 app.command()(check)
 app.command()(run)
 app.command()(once)
+app.command()(incidents)
+app.command()(explain)
+app.command()(graph)
+app.command("notify-test")(notify_test)
 app.command()(simulate)
 app.command()(demo)
 

@@ -99,9 +99,9 @@ def _path(path: Sequence[str]) -> Table:
 
     table = Table.grid(padding=(0, 1))
     for depth, node in enumerate(path):
-        arrow = "  " + "   " * (depth - 1) + "└─▶" if depth else " "
+        arrow = "  " + "   " * (depth - 1) + "└─▶" if depth else ""
         style = "bold red" if depth == 0 else "bold" if depth == len(path) - 1 else ""
-        table.add_row(Text.assemble(arrow, " " if depth else " ", (node, style)))
+        table.add_row(Text.assemble(arrow, " ", (node, style)))
     return table
 
 

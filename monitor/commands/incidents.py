@@ -87,11 +87,12 @@ def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
     from rich.text import Text
 
     from monitor.domain import State
-    from monitor.edge.wording import cause_text, duration, number, percent, time_text
+    from monitor.edge.wording import cause_text, duration, number, percent
 
     styles = {State.OPEN: "bold red", State.ACKNOWLEDGED: "yellow", State.RESOLVED: "green"}
     table = Table(box=box.SIMPLE_HEAD)
-    for name in ("id", "state", "opened", "lasted", "what fails", "cause"):
+    opened = f"opened ({found[0].opened_at.astimezone(zone):%Z})"
+    for name in ("id", "state", opened, "lasted", "what fails", "cause"):
         table.add_column(name)
     for name in ("failed", "expected", "rate", "score"):
         table.add_column(name, justify="right")
@@ -102,7 +103,7 @@ def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
         table.add_row(
             incident.id[:8],
             Text(incident.state.value, styles[incident.state]),
-            time_text(incident.opened_at, zone),
+            f"{incident.opened_at.astimezone(zone):%Y-%m-%d %H:%M}",
             duration(ended - incident.opened_at),
             Text(finding.outcome),
             Text(cause_text(finding.cause)),

@@ -9,9 +9,9 @@ ISO-8601 in UTC with ``Z``; durations carry ``_seconds``; a number that JSON can
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -27,6 +27,9 @@ from monitor.domain import (
     OutcomeCount,
     State,
 )
+
+if TYPE_CHECKING:
+    from monitor.edge.store import Audit, Verdict
 
 NOTIFICATION_VERSION = 1
 """Version of the notification document; grows when a field changes its meaning or goes."""
@@ -159,6 +162,19 @@ def incident_from(document: Mapping[str, Any]) -> Incident:
         finding=finding_from(document["finding"]),
         latest=finding_from(document["latest"]),
     )
+
+
+def incident_history(
+    incident: Incident, history: Iterable[Audit], label: Verdict | None
+) -> Document:
+    """The incident with everything that happened to it, for operators and their programs."""
+    return incident_document(incident) | {
+        "label": None if label is None else label.value,
+        "audit": [
+            {"at": time_text(a.at), "kind": a.kind, "actor": a.actor, "note": a.note}
+            for a in history
+        ],
+    }
 
 
 def incident_summary(incident: Incident) -> Document:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from monitor.domain import Cause
 
 
-def time_text(at: datetime | None) -> str:
+def time_text(at: datetime | None, zone: tzinfo = UTC) -> str:
     """For people, always with its zone.
 
     >>> time_text(datetime(2013, 4, 16, 17, 30, tzinfo=UTC))
     '2013-04-16 17:30 UTC'
     """
-    return "–" if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return "–" if at is None else f"{at.astimezone(zone):%Y-%m-%d %H:%M %Z}"
 
 
 def number(value: float) -> str:

@@ -28,6 +28,7 @@ from monitor.domain import (
     Rejected,
     State,
 )
+from monitor.edge import documents
 from monitor.edge.store import (
     KEPT_REJECTED,
     ConflictError,
@@ -364,24 +365,25 @@ def test_a_reopened_store_goes_on(tmp_path: Path) -> None:
 TICKS_UNTIL_KILLED = textwrap.dedent(
     """
     import sys
+    from dataclasses import replace
     from datetime import timedelta
-    sys.path.insert(0, sys.argv[2])
-    from test_stores import HALF_HOUR, NOON, incident, news
-    from monitor.domain import Rejected
+    from monitor.domain import Change, Notification, Rejected
+    from monitor.edge import documents
     from monitor.edge.store import Work, open_store
 
+    first = documents.incident_from(documents.loads(sys.argv[2]))
     store = open_store(sys.argv[1])
     position = store.load().position
     tick = 0 if position is None else position["tick"] + 1
     print("ready", flush=True)
     while True:
-        opened = incident(f"i{tick}")
+        opened = replace(first, id=f"i{tick}")
         store.commit(Work(
-            slices={NOON + tick * HALF_HOUR: b"%d" % tick * 20_000},
+            slices={first.opened_at + tick * timedelta(minutes=30): b"%d" % tick * 20_000},
             position={"tick": tick},
             state={"baseline": b"%d" % tick * 50_000},
             incidents=(opened,),
-            notifications=(news(opened),),
+            notifications=(Notification(opened, Change.OPENED, opened.opened_at),),
             notifiers=("log", "webhook"),
             rejected=(Rejected("bad_time", "x", "y", 2),),
         ))
@@ -392,11 +394,12 @@ TICKS_UNTIL_KILLED = textwrap.dedent(
 
 def test_kill_9_at_any_instant_leaves_a_whole_number_of_ticks(tmp_path: Path) -> None:
     path = str(tmp_path / "monitor.db")
+    first = documents.dumps(documents.incident_document(incident("i"))).decode()
     chance = random.Random(20260301)
     last = -1
-    for _ in range(6):
+    for _ in range(5):
         process = subprocess.Popen(
-            [sys.executable, "-c", TICKS_UNTIL_KILLED, path, str(Path(__file__).parent)],
+            [sys.executable, "-c", TICKS_UNTIL_KILLED, path, first],
             stdout=subprocess.PIPE,
         )
         assert process.stdout is not None
@@ -503,6 +506,12 @@ def test_a_store_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
 def test_a_bad_address_is_explained(url: str, advice: str) -> None:
     with pytest.raises(StoreError, match=advice):
         open_store(url)
+
+
+def test_a_mistyped_path_does_not_look_like_a_quiet_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="no store at"):
+        open_store(str(tmp_path / "monitro.db"), create=False)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_passwords_stay_out_of_messages() -> None:

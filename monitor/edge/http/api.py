@@ -101,16 +101,7 @@ class Api:
         store = self._state.store
         incident = store.incident(request.path_params["id"])
         label = store.labels().get(incident.id)
-        return json(
-            documents.incident_document(incident)
-            | {
-                "label": None if label is None else label.value,
-                "audit": [
-                    {"at": _time(a.at), "kind": a.kind, "actor": a.actor, "note": a.note}
-                    for a in store.audit(incident.id)
-                ],
-            }
-        )
+        return json(documents.incident_history(incident, store.audit(incident.id), label))
 
     def graph(self, request: Request) -> Response:
         """The learned graph of the newest tick."""

@@ -271,12 +271,14 @@ def only(prefix: str, found: list[str]) -> str:
     return found[0]
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, create: bool = True) -> Store:
     """The store at `url`.
 
     Args:
         url: ``memory:`` (forgets everything at exit), a path to an SQLite file, or any
             SQLAlchemy URL, e.g. ``postgresql+psycopg://monitor@db/monitor``.
+        create: make a missing SQLite file; without it a missing one is an error, so that a
+            mistyped path does not look like a quiet store.
     """
     if url == "memory:":
         from monitor.edge.store.memory import MemoryStore
@@ -284,4 +286,4 @@ def open_store(url: str) -> Store:
         return MemoryStore()
     from monitor.edge.store.sql import SqlStore
 
-    return SqlStore(url)
+    return SqlStore(url, create=create)

@@ -64,12 +64,13 @@ class SqlStore:
     Args:
         url: an SQLAlchemy URL, or the path of an SQLite file (made if it is not there).
         busy_timeout_seconds: how long to wait for another process to finish writing.
+        create: make a missing SQLite file.
 
     Raises:
         StoreError: it cannot be opened, is no database, or a newer release wrote it.
     """
 
-    def __init__(self, url: str, busy_timeout_seconds: float = 10.0) -> None:
+    def __init__(self, url: str, busy_timeout_seconds: float = 10.0, create: bool = True) -> None:
         if "://" not in url:
             url = f"sqlite:///{url}"
         try:
@@ -81,7 +82,13 @@ class SqlStore:
             if self._sqlite:
                 if parsed.database in (None, "", ":memory:"):
                     raise StoreError("use 'memory:' for a store that forgets at exit")
-                Path(str(parsed.database)).parent.mkdir(parents=True, exist_ok=True)
+                path = Path(str(parsed.database))
+                if not create and not path.exists():
+                    raise StoreError(
+                        f"there is no store at {path.absolute()}: nothing has run with it yet, "
+                        "or [store] url is relative to another directory"
+                    )
+                path.parent.mkdir(parents=True, exist_ok=True)
             self._engine = create_engine(
                 parsed,
                 **({"connect_args": {"timeout": busy_timeout_seconds}} if self._sqlite else {}),

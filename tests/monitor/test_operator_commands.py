@@ -1,0 +1,241 @@
+"""Operators at a terminal: `incidents`, `explain`, `graph`, `notify-test`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from monitor.cli import app
+from monitor.commands.graph import dot
+from monitor.domain import (
+    Cause,
+    Diagnosis,
+    Edge,
+    Finding,
+    Incident,
+    Method,
+    OutcomeCount,
+    State,
+)
+from monitor.edge import documents
+from monitor.edge.store import LATEST_DIAGNOSIS, Verdict, Work, open_store
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+
+FINDING = Finding(
+    method=Method.EXCESS,
+    outcome="reserve",
+    cause=Cause.of(airline="AC"),
+    path=("airline=AC", "fare=3", "reserve"),
+    score=112.4,
+    p_value=2e-40,
+    q_value=0.002,
+    observed=440,
+    expected=23.2,
+    rows=2100,
+    horizon=HOUR,
+    began=NOON - HOUR,
+    rate_before=0.011,
+    rate_now=0.21,
+    chain=(Cause(), Cause.of(airline="AC")),
+    codes=("E17",),
+    runners_up=((Cause.of(office="BKK [bold]"), 60.0),),
+)
+TICK = Diagnosis(
+    at=NOON,
+    rows=1000,
+    clean_rows=940,
+    outcomes=(OutcomeCount("reserve", 50, 12.5),),
+    learning=False,
+    gap=False,
+    fit_status="converged",
+    fit_steps=20,
+    delta=0.0,
+    nodes=7,
+    rare_nodes=2,
+    edges=(Edge("fare=3", "reserve", -0.4), Edge("airline=AC", "fare=3", 0.7)),
+    edges_added=2,
+    edges_removed=1,
+    paths_truncated=False,
+    findings=(FINDING,),
+    unexplained={},
+)
+OPENED = Incident(
+    id="a1b2c3d4e5",
+    state=State.OPEN,
+    opened_at=NOON,
+    updated_at=NOON,
+    last_seen_at=NOON + HOUR,
+    finding=FINDING,
+    latest=replace(FINDING, observed=300),
+    causes=(FINDING.cause,),
+)
+CONFIG = """
+[source]
+paths = ["*.csv"]
+[schema]
+time = { column = "at", zone = "UTC" }
+attributes = [{ name = "airline" }]
+outcomes = [{ name = "reserve", when = 'failed == "reserve"' }]
+[store]
+url = "STORE"
+"""
+
+
+@pytest.fixture
+def store_url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'monitor.db'}"
+    store = open_store(url)
+    ended = replace(
+        OPENED, id="ffff", opened_at=NOON - 9 * HOUR, state=State.RESOLVED, resolved_at=NOON - HOUR
+    )
+    compared = replace(OPENED, id="paper1", finding=replace(FINDING, method=Method.PAPER))
+    store.commit(
+        Work(
+            incidents=(OPENED, ended, compared),
+            state={LATEST_DIAGNOSIS: documents.dumps(documents.diagnosis_document(TICK))},
+        )
+    )
+    store.label("ffff", Verdict.FALSE, NOON, "maria", "a test booking")
+    store.close()
+    return url
+
+
+def least_monitor(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_incidents_are_listed_newest_first(store_url: str) -> None:
+    shown = least_monitor("incidents", "--store", store_url, "--all-methods")
+    assert shown.exit_code == 0
+    lines = shown.stdout.splitlines()
+    rows = [line for line in lines if "reserve" in line]
+    assert [row.split()[0] for row in rows] == ["paper1", "a1b2c3d4", "ffff"]
+    assert "airline AC" in rows[1]
+    assert "opened (UTC)" in shown.stdout
+    assert "2026-03-01 12:00" in rows[1]
+    assert "440" in rows[1]
+
+
+def test_incidents_for_programs_come_whole(store_url: str) -> None:
+    shown = least_monitor("incidents", "--store", store_url, "--state", "open", "--json")
+    found = json.loads(shown.stdout)["incidents"]
+    assert documents.incident_from(found[-1]) == OPENED
+
+
+def test_a_configuration_knows_the_store_and_the_method(store_url: str, tmp_path: Path) -> None:
+    config = tmp_path / "monitor.toml"
+    config.write_text(CONFIG.replace("STORE", store_url))
+    shown = least_monitor("incidents", "-c", str(config), "--json")
+    assert shown.exit_code == 0, shown.output
+    ids = [i["id"] for i in json.loads(shown.stdout)["incidents"]]
+    assert ids == ["a1b2c3d4e5", "ffff"]
+
+
+@pytest.mark.parametrize(
+    ("since", "ids"),
+    [
+        ("2026-03-01T12:00Z", ["paper1", "a1b2c3d4e5"]),
+        ("2026-03-01", ["paper1", "a1b2c3d4e5", "ffff"]),
+        ("1d", ["paper1", "a1b2c3d4e5"]),
+    ],
+)
+def test_incidents_since(store_url: str, since: str, ids: list[str]) -> None:
+    shown = least_monitor("incidents", "--store", store_url, "--since", since, "--json")
+    assert [i["id"] for i in json.loads(shown.stdout)["incidents"]] == ids
+
+
+def test_explain_tells_the_whole_story(store_url: str) -> None:
+    shown = least_monitor("explain", "ffff", "--store", store_url)
+    assert shown.exit_code == 0
+    for words in (
+        "reserve fails: airline AC",
+        "airline=AC",
+        "└─▶ fare=3",
+        "2e-40",
+        "office BKK [bold]",
+        "← named",
+        "lasted 8 h",
+        "judged",
+        "labelled false by maria: a test booking",
+        "E17",
+    ):
+        assert words in shown.stdout
+    counts = next(line for line in shown.stdout.splitlines() if "failures" in line)
+    assert counts.split()[-2:] == ["440", "300"]
+
+
+def test_explain_for_programs_is_what_the_server_says(store_url: str) -> None:
+    shown = json.loads(least_monitor("explain", "a1b2", "--store", store_url, "--json").stdout)
+    assert documents.incident_from(shown) == OPENED
+    assert [entry["kind"] for entry in shown["audit"]] == ["opened"]
+
+
+def test_the_graph_shows_the_strongest_edges_first(store_url: str) -> None:
+    shown = least_monitor("graph", "--store", store_url)
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    assert rows.index(["airline=AC", "fare=3", "0.700"]) < rows.index(
+        ["fare=3", "reserve", "-0.400"]
+    )
+    whole = json.loads(least_monitor("graph", "--store", store_url, "--json").stdout)
+    assert len(whole["edges"]) == 2
+
+
+def test_the_graph_for_graphviz_survives_any_value() -> None:
+    text = dot([Edge('airline="X\\\n}', "reserve", 0.5)], ["reserve", "pay"])
+    assert text.splitlines() == [
+        "digraph least {",
+        "  rankdir=LR;",
+        "  node [shape=ellipse];",
+        '  "reserve" [shape=box];',
+        '  "airline=\\"X\\\\ }" -> "reserve" [label="0.50", penwidth=2.00];',
+        "}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["incidents"], 2, "either -c CONFIG or --store URL"),
+        (["incidents", "--store", "/nowhere/x.db"], 1, "no store at /nowhere/x.db"),
+        (["explain", "zz", "--store", "URL"], 1, "no incident 'zz'"),
+        (["incidents", "--store", "URL", "--since", "noon"], 2, "no time"),
+        (["graph", "--store", "URL", "--json", "--dot"], 2, "not both"),
+    ],
+)
+def test_mistakes_are_explained(
+    store_url: str, arguments: list[str], code: int, complaint: str
+) -> None:
+    shown = least_monitor(*(store_url if a == "URL" else a for a in arguments))
+    assert shown.exit_code == code
+    assert complaint in " ".join(shown.output.split())
+
+
+def test_a_store_without_ticks_has_no_graph(tmp_path: Path) -> None:
+    url = str(tmp_path / "fresh.db")
+    open_store(url).close()
+    shown = least_monitor("graph", "--store", url)
+    assert (shown.exit_code, "no tick yet" in shown.output) == (1, True)
+    assert least_monitor("incidents", "--store", url).stdout == "no incidents\n"
+
+
+def test_notify_test_says_what_arrived_and_what_did_not(tmp_path: Path) -> None:
+    config = tmp_path / "monitor.toml"
+    config.write_text(
+        CONFIG.replace("STORE", "sqlite:///x.db")
+        + '[[notifiers]]\nkind = "log"\n'
+        + '[[notifiers]]\nkind = "webhook"\nurl = "http://127.0.0.1:9/hook"\n'
+    )
+    shown = least_monitor("notify-test", "-c", str(config))
+    assert shown.exit_code == 1, shown.output
+    assert "TEST is failing: notifier test" in shown.output
+    assert "1-log: arrived" in shown.output
+    assert "2-webhook: http://127.0.0.1:9/hook" in shown.output
+    assert least_monitor("notify-test", "-c", str(config), "--notifier", "1-log").exit_code == 0
+    assert least_monitor("notify-test", "-c", str(config), "--notifier", "x").exit_code == 2
