@@ -39,7 +39,6 @@ def check(
 
     if not as_json:
         settings = read_configuration(config)
-        typer.echo(f"{config}: sound")
         _look_for_people(settings, inputs or (), rows)
         return
     try:
@@ -79,6 +78,7 @@ def _look_for_people(config: Config, inputs: Sequence[str], rows: int) -> None:
     except SourceError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(BAD_CONFIGURATION) from None
+    typer.echo(f"{config.path}: sound")
     if found is None:
         typer.echo("No input yet; name a file to see what the configuration makes of it.")
     else:
@@ -150,7 +150,8 @@ def _show(config: Config, found: Survey) -> None:
         table.add_column(heading, justify="right")
     table.add_column("most frequent")
     for attribute in found.attributes:
-        top = ", ".join(f"{text[:24]} {count / rows:.0%}" for text, count in attribute.top)
+        filled = max(found.rows - attribute.missing, 1)
+        top = ", ".join(f"{text[:24]} {count / filled:.0%}" for text, count in attribute.top)
         table.add_row(
             attribute.name,
             config.tier_names[attribute.tier],
