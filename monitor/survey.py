@@ -11,6 +11,9 @@ import numpy as np
 from monitor.domain import MISSING, Batch, Rejected, Schema, WindowSettings, utc
 from monitor.vocabulary import Vocabulary
 
+MIN_ROWS = 100
+"""Rows below which everything looks odd."""
+
 TOP = 3
 """Most frequent values shown."""
 
@@ -118,6 +121,10 @@ def survey(
     )
 
 
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"
+
+
 def _oddities(
     rows: int,
     windows: float,
@@ -126,8 +133,8 @@ def _oddities(
     schema: Schema,
     window: WindowSettings,
 ) -> Iterable[str]:
-    if not rows:
-        yield "there are no rows"
+    if rows < MIN_ROWS:
+        yield f"only {_rows(rows)}: too few to tell what is odd"
         return
     if rows / windows < 100:
         yield (
@@ -140,7 +147,7 @@ def _oddities(
             yield f"attribute `{one.name}` never has a value; is its column the right one?"
         elif one.values == 1 and one.name not in codes:
             yield f"attribute `{one.name}` always has the same value: it can explain nothing"
-        elif one.values > rows / 2 > 50:
+        elif one.values > rows / 2:
             yield f"attribute `{one.name}` is almost unique to each row: it cannot be a cause"
         elif one.frequent > window.max_values:
             yield (

@@ -143,7 +143,7 @@ def _show(config: Config, found: Survey) -> None:
 
         first, last = (t.astimezone(ZoneInfo(zone)) for t in (found.first, found.last))
         span = f", {first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} ({zone})"
-    console.print(f"{found.rows:,} rows{span}")
+    console.print(f"{found.rows:,} row{'s' * (found.rows != 1)}{span}")
 
     table = Table("attribute", "tier", title_justify="left")
     for heading in ("values", "frequent", "missing"):
@@ -173,7 +173,7 @@ def _show(config: Config, found: Survey) -> None:
 
     for reason, count in found.rejected.items():
         example = next(one for one in found.examples if one.reason == reason)
-        console.print(f"[yellow]rejected[/] {count:,} × {reason}, for example", soft_wrap=True)
+        console.print(f"[yellow]rejected:[/] {count:,} × {reason}, for example", soft_wrap=True)
         console.print(f"  {escape(example.where)}: {escape(example.detail)}", soft_wrap=True)
     for oddity in (*_giveaways(config), *found.oddities):
-        console.print(f"[yellow]look[/] {escape(oddity)}", soft_wrap=True)
+        console.print(f"[yellow]look:[/] {escape(oddity)}", soft_wrap=True)

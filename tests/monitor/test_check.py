@@ -55,9 +55,9 @@ def test_a_sound_configuration_shows_what_the_log_holds(config: Path, tmp_path: 
     assert "600 rows, 2024-03-01 00:00 to 2024-03-01 09:59 (UTC)" in said
     assert "r0 33%" in said
     assert "10.000%" in said
-    assert "rejected 1 × bad_time" in said
+    assert "rejected: 1 × bad_time" in said
     assert "log.csv:602: column `at` holds no time" in said
-    assert "look" not in said
+    assert "look:" not in said
 
 
 def test_programs_get_the_same_as_json(config: Path, tmp_path: Path) -> None:
