@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from email import message_from_bytes, policy
+from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from monitor.domain import Cause, Change, Finding, Incident, Method, Notification, State
 from monitor.edge import documents
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import DeliveryError, Notifier
+from monitor.edge.notifiers.alertmanager import HOLD, REPEAT_RESOLVED, AlertmanagerNotifier
+from monitor.edge.notifiers.email import EmailNotifier
 from monitor.edge.notifiers.log import LogNotifier
 from monitor.edge.notifiers.message import headline, plain_text
 from monitor.edge.notifiers.outbox import MOST_ATTEMPTS, Outbox, pause_after
@@ -60,6 +67,14 @@ ENDED = replace(
     INCIDENT, state=State.RESOLVED, resolved_at=NOON + 5 * HALF_HOUR, updated_at=NOON + HALF_HOUR
 )
 RESOLVED = Notification(ENDED, Change.RESOLVED, NOON + 5 * HALF_HOUR)
+
+
+@dataclass
+class Clock:
+    now: datetime = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
 
 
 @dataclass
@@ -106,6 +121,61 @@ def receiver() -> Iterator[Receiver]:
 
 
 @dataclass
+class Mailbox:
+    """A mail server that keeps what it accepts."""
+
+    port: int = 0
+    mails: list[EmailMessage] = field(default_factory=list)
+    refuse: dict[str, str] = field(default_factory=dict)
+    """Recipient → answer."""
+    answer: str = "250 OK"
+    """To the whole mail."""
+
+    async def handle_RCPT(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        if address in self.refuse:
+            return self.refuse[address]
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(  # noqa: N802
+        self, server: SMTP, session: Session, envelope: Envelope
+    ) -> str:
+        if self.answer.startswith("250"):
+            assert isinstance(envelope.content, bytes)
+            mail = message_from_bytes(envelope.content, policy=policy.default)
+            assert isinstance(mail, EmailMessage)
+            self.mails.append(mail)
+        return self.answer
+
+
+@contextmanager
+def mailbox() -> Iterator[Mailbox]:
+    box = Mailbox()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        box.port = free.getsockname()[1]
+    controller = Controller(box, hostname="127.0.0.1", port=box.port)
+    controller.start()
+    try:
+        yield box
+    finally:
+        controller.stop()
+
+
+def by_mail(box: Mailbox, **changes: object) -> EmailNotifier:
+    settings: dict[str, object] = {
+        "host": "127.0.0.1",
+        "port": box.port,
+        "sender": "monitor@example.com",
+        "recipients": ["ops@example.com", "lead@example.com"],
+        "security": "none",
+        "console_url": "http://console",
+    }
+    return EmailNotifier(**{**settings, **changes})
+
+
+@dataclass
 class Inbox:
     """A notifier and what has arrived through it, as text."""
 
@@ -116,11 +186,21 @@ class Inbox:
         return self.read()  # type: ignore[operator]
 
 
-@pytest.fixture(params=["log", "json", "webhook"])
+@pytest.fixture(params=["log", "json", "webhook", "alertmanager", "email"])
 def inbox(request: pytest.FixtureRequest) -> Iterator[Inbox]:
-    if request.param == "webhook":
+    if request.param == "email":
+        with mailbox() as box:
+            yield Inbox(
+                by_mail(box),
+                lambda: "\n".join(m.get_body(("plain",)).get_content().strip() for m in box.mails),
+            )
+    elif request.param in ("webhook", "alertmanager"):
         with receiver() as hook:
-            notifier = WebhookNotifier(hook.url, "secret", console_url="http://console")
+            notifier: Notifier = (
+                WebhookNotifier(hook.url, "secret", console_url="http://console")
+                if request.param == "webhook"
+                else AlertmanagerNotifier([hook.url], console_url="http://console", now=Clock())
+            )
             yield Inbox(notifier, lambda: "\n".join(body.decode() for _, body in hook.requests))
             notifier.close()
     else:
@@ -295,6 +375,155 @@ def test_an_address_that_cannot_be_is_a_permanent_failure() -> None:
     assert caught.value.permanent
 
 
+# Alertmanager
+
+
+def alerts(hook: Receiver) -> list[list[dict[str, object]]]:
+    return [json.loads(body) for _, body in hook.requests]
+
+
+def test_an_alert_keeps_its_labels_and_start_while_more_becomes_known() -> None:
+    refined = replace(FINDING, cause=Cause.of(airline="AC", office="BKK"))
+    clock = Clock()
+    with receiver() as hook:
+        notifier = AlertmanagerNotifier([hook.url + "/"], {"team": "booking"}, now=clock)
+        notifier.send(OPENED)
+        clock.now += HALF_HOUR
+        finer = replace(INCIDENT, finding=refined, latest=refined)
+        notifier.send(Notification(finer, Change.REFINED, clock.now))
+        notifier.close()
+    (first,), (second,) = alerts(hook)
+    assert first["labels"] == second["labels"]
+    assert first["labels"] == {
+        "alertname": "RootCauseIncident",
+        "incident": "a1b2",
+        "outcome": "reserve",
+        "team": "booking",
+    }
+    assert first["startsAt"] == second["startsAt"] == "2026-03-01T12:00:00Z"
+    assert second["endsAt"] == documents.time_text(clock.now + HOLD)
+    assert first["annotations"] != second["annotations"]
+
+
+def test_open_alerts_are_kept_alive_and_resolved_ones_repeated_for_a_while() -> None:
+    clock = Clock()
+    store = stored(OPENED, to=("alertmanager",))
+    with receiver() as hook:
+        notifier = AlertmanagerNotifier([hook.url], now=clock)
+        outbox = Outbox(store, [notifier], now=clock)
+        outbox.deliver()
+        for _ in range(3):
+            outbox.refresh()
+            outbox.refresh()  # too early: not a minute has passed
+            clock.now += timedelta(minutes=1)
+        opened = alerts(hook)
+        store.commit(
+            Work(incidents=(ENDED,), notifications=(RESOLVED,), notifiers=("alertmanager",))
+        )
+        outbox.deliver()
+        ended_at = documents.time_text(clock.now)
+        for _ in range(60):
+            outbox.refresh()
+            clock.now += timedelta(minutes=1)
+        notifier.close()
+    assert [a["endsAt"] for (a,) in opened] == [
+        documents.time_text(NOON + HOLD + timedelta(minutes=m)) for m in (0, 0, 1, 2)
+    ]
+    ended = alerts(hook)[4:]
+    assert {a["endsAt"] for (a,) in ended} == {ended_at}
+    assert len(ended) == 1 + REPEAT_RESOLVED // timedelta(minutes=1)
+
+
+def test_one_alertmanager_of_a_cluster_is_enough() -> None:
+    with receiver() as up, receiver() as down:
+        down.answers += [(500, {}, "")] * 2
+        notifier = AlertmanagerNotifier([down.url, up.url])
+        notifier.send(OPENED)
+        up.answers.append((503, {}, ""))
+        with pytest.raises(DeliveryError, match=r"500.*503") as caught:
+            notifier.send(OPENED)
+        notifier.close()
+    assert not caught.value.permanent
+
+
+def test_an_alert_never_ends_before_it_starts() -> None:
+    clock = Clock(NOON - timedelta(hours=1))  # the log's clock runs ahead of ours
+    with receiver() as hook:
+        notifier = AlertmanagerNotifier([hook.url], now=clock)
+        notifier.send(replace(RESOLVED, at=NOON))
+        notifier.close()
+    ((alert,),) = alerts(hook)
+    assert str(alert["endsAt"]) > str(alert["startsAt"])
+
+
+# Email
+
+
+def test_a_mail_has_text_a_picture_of_the_path_and_a_thread() -> None:
+    with mailbox() as box:
+        notifier = by_mail(box)
+        notifier.send(OPENED)
+        notifier.send(RESOLVED)
+    opened, resolved = box.mails
+    assert opened["Subject"] == "reserve is failing: airline AC"
+    assert opened["To"] == "ops@example.com, lead@example.com"
+    html = opened.get_body(("html",)).get_content()
+    assert 'aria-label="airline=AC, then fare_source=3, then reserve"' in html
+    assert 'href="http://console/incidents/a1b2"' in html
+    assert opened["Message-ID"] == "<a1b2@example.com>"
+    assert resolved["In-Reply-To"] == opened["Message-ID"] != resolved["Message-ID"]
+
+
+def test_the_watched_log_cannot_write_headers_or_markup() -> None:
+    attack = "X\r\nBcc: thief@example.com\r\n\r\n<script>alert(1)</script>"
+    nasty = replace(FINDING, outcome=attack, cause=Cause.of(x=attack), path=(f"x={attack}", attack))
+    with mailbox() as box:
+        by_mail(box).send(
+            Notification(replace(INCIDENT, finding=nasty, latest=nasty), Change.OPENED, NOON)
+        )
+    (mail,) = box.mails
+    assert mail["Bcc"] is None
+    assert "<script>" not in mail.get_body(("html",)).get_content()
+    body = mail.get_body(("plain",)).get_content()
+    assert not any(line.startswith("Bcc") for line in body.splitlines())
+
+
+@pytest.mark.parametrize(("answer", "permanent"), [("550 no", True), ("451 later", False)])
+def test_a_mail_server_says_whether_trying_again_can_help(answer: str, permanent: bool) -> None:
+    with mailbox() as box:
+        box.answer = answer
+        with pytest.raises(DeliveryError, match=answer[:3]) as caught:
+            by_mail(box).send(OPENED)
+        box.answer = "250 OK"
+        box.refuse = dict.fromkeys(["ops@example.com", "lead@example.com"], answer)
+        with pytest.raises(DeliveryError, match="every recipient") as refused:
+            by_mail(box).send(OPENED)
+    assert caught.value.permanent is refused.value.permanent is permanent
+
+
+def test_one_refused_recipient_does_not_make_the_others_get_it_twice() -> None:
+    with mailbox() as box:
+        box.refuse = {"ops@example.com": "550 gone"}
+        by_mail(box).send(OPENED)
+    assert len(box.mails) == 1
+
+
+def test_a_password_does_not_travel_in_the_clear() -> None:
+    with mailbox() as box:
+        with pytest.raises(DeliveryError, match="STARTTLS") as caught:
+            by_mail(box, security="starttls", username="u", password="p").send(OPENED)
+        assert caught.value.permanent
+        assert box.mails == []
+
+
+def test_a_mail_server_that_is_away_is_a_temporary_failure() -> None:
+    with mailbox() as box:
+        pass
+    with pytest.raises(DeliveryError) as caught:
+        by_mail(box).send(OPENED)
+    assert not caught.value.permanent
+
+
 # Outbox
 
 
@@ -315,14 +544,6 @@ class Told:
 
     def close(self) -> None:
         pass
-
-
-@dataclass
-class Clock:
-    now: datetime = NOON
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 def stored(*notifications: Notification, to: tuple[str, ...] = ("told",)) -> MemoryStore:

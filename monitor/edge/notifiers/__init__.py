@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from monitor.domain import Incident, Notification
 
@@ -44,6 +45,25 @@ class Notifier(Protocol):
 
     def close(self) -> None:
         """Release connections."""
+        ...
+
+
+@runtime_checkable
+class Refreshing(Notifier, Protocol):
+    """A notifier whose receiver forgets what it is not told again."""
+
+    every: timedelta
+    """How often it must be told."""
+
+    def refresh(self, incidents: Sequence[Incident]) -> None:
+        """Tell the receiver what still holds.
+
+        Args:
+            incidents: not resolved, and announced through this notifier.
+
+        Raises:
+            DeliveryError: the receiver did not take it; the next time may do.
+        """
         ...
 
 

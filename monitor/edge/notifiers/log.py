@@ -57,13 +57,13 @@ class LogNotifier:
         style = _STYLES.get(notification.change, "bold yellow")
         console.print(
             Text(f"{notification.change.value.upper():9}", style),
-            Text(_one_line(headline(notification)), "bold"),
+            Text(headline(notification), "bold"),
         )
         facts = list(details(notification))
         if link := link_to(notification.incident, self._console_url):
             facts.append(("link", link))
         for name, value in facts:
-            console.print(Text(f"          {name:9} ", "dim"), Text(_one_line(value)), sep="")
+            console.print(Text(f"          {name:9} ", "dim"), Text(value), sep="")
 
     def _write_json(self, notification: Notification, stream: TextIO) -> None:
         logger = structlog.wrap_logger(
@@ -81,11 +81,6 @@ class LogNotifier:
 
     def close(self) -> None:
         """The stream is not ours."""
-
-
-def _one_line(text: str) -> str:
-    """Values of the watched log may hold line ends or terminal codes: neither gets through."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def _serialize(event: dict[str, Any], **_options: Any) -> str:

@@ -19,8 +19,10 @@ _HEADLINES = {
 def headline(notification: Notification) -> str:
     """One line, for a subject or a title."""
     finding = notification.incident.finding
-    return _HEADLINES[notification.change].format(
-        outcome=finding.outcome, cause=cause_text(finding.cause)
+    return one_line(
+        _HEADLINES[notification.change].format(
+            outcome=finding.outcome, cause=cause_text(finding.cause)
+        )
     )
 
 
@@ -52,7 +54,19 @@ def details(notification: Notification) -> Sequence[tuple[str, str]]:
         lasted = (incident.resolved_at or notification.at) - incident.opened_at
         facts.append(("lasted", duration(lasted)))
     facts.append(("incident", incident.id))
-    return facts
+    return [(name, one_line(value)) for name, value in facts]
+
+
+def one_line(text: str) -> str:
+    """Without line ends and terminal codes.
+
+    Values come from the log that is watched, and whoever writes there must not be able to
+    forge lines, headers or colours here.
+
+    >>> one_line("AC" + chr(10) + "all is well")
+    'AC�all is well'
+    """
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def plain_text(notification: Notification, link: str | None = None) -> str:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from monitor.edge.metrics import Metrics
-from monitor.edge.notifiers import DeliveryError, Notifier
+from monitor.edge.notifiers import DeliveryError, Notifier, Refreshing
 from monitor.edge.store import OutboxItem, Store, StoreError
 
 FIRST_PAUSE = timedelta(seconds=5)
@@ -59,6 +59,7 @@ class Outbox:
         self._now = now
         self._interval = interval.total_seconds()
         self._woken = threading.Event()
+        self._next_refresh: dict[str, datetime] = {}
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -133,6 +134,24 @@ class Outbox:
         _log.warning("notification delayed", seconds=pause.total_seconds(), **facts)
         return "retried"
 
+    def refresh(self) -> None:
+        """Tell forgetful receivers again what still holds, each as often as it needs.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        now = self._now()
+        for name, notifier in self._notifiers.items():
+            if not isinstance(notifier, Refreshing) or now < self._next_refresh.get(name, now):
+                continue
+            self._next_refresh[name] = now + notifier.every
+            try:
+                notifier.refresh(self._store.told(name))
+            except DeliveryError as error:
+                _log.warning("cannot refresh", notifier=name, error=str(error))
+                if self._metrics is not None:
+                    self._metrics.notified(name, "refresh_failed")
+
     def start(self) -> None:
         """Deliver in a thread of its own until `stop`."""
         assert self._thread is None, "already started"
@@ -161,6 +180,7 @@ class Outbox:
         while not self._stopping:
             try:
                 self.deliver()
+                self.refresh()
             except StoreError as error:
                 _log.error("outbox cannot reach the store", error=str(error))
             self._woken.wait(self._interval)

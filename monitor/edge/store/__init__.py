@@ -211,6 +211,10 @@ class Store(Protocol):
         """An attempt failed; try again at `retry_at`, or park it for good when None."""
         ...
 
+    def told(self, notifier: str) -> tuple[Incident, ...]:
+        """Incidents that are not resolved and of which this notifier has told; oldest first."""
+        ...
+
     def outbox(self) -> list[OutboxCount]:
         """Notifications by notifier and status, ordered."""
         ...

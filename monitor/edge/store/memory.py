@@ -205,6 +205,16 @@ class MemoryStore:
             else:
                 outgoing.next_at = retry_at
 
+    def told(self, notifier: str) -> tuple[Incident, ...]:
+        """See `Store`."""
+        with self._lock:
+            known = {
+                o.item.notification.incident.id
+                for o in self._outbox.values()
+                if o.status == "sent" and o.item.notifier == notifier
+            }
+            return tuple(i for i in self.open_incidents() if i.id in known)
+
     def outbox(self) -> list[OutboxCount]:
         """See `Store`."""
         with self._lock:

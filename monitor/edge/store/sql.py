@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Connection,
     Engine,
     Select,
@@ -409,6 +410,13 @@ class SqlStore:
                 update(tables.outbox).where(tables.outbox.c.id == item.id).values(**values)
             )
 
+    def told(self, notifier: str) -> tuple[Incident, ...]:
+        """See `Store`."""
+        table = tables.outbox.c
+        sent = select(table.incident).where(table.notifier == notifier, table.status == "sent")
+        with self._read() as connection:
+            return _unresolved(connection, tables.incidents.c.id.in_(sent))
+
     def outbox(self) -> list[OutboxCount]:
         """See `Store`."""
         table = tables.outbox.c
@@ -486,11 +494,11 @@ _ADVICE = (
 )
 
 
-def _unresolved(connection: Connection) -> tuple[Incident, ...]:
+def _unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:
     table = tables.incidents.c
     found = connection.execute(
         select(table.document)
-        .where(table.state != State.RESOLVED.value)
+        .where(table.state != State.RESOLVED.value, *also)
         .order_by(table.opened_at, table.id)
     )
     return tuple(map(_incident, found.scalars()))

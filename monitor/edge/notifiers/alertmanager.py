@@ -1,0 +1,142 @@
+"""Incident changes as alerts of Prometheus' Alertmanager, API version 2.
+
+An alert is known by its labels, so they and ``startsAt`` stay the same for the life of an
+incident; what becomes better known (cause, path, counts) stands in annotations. Alertmanager
+forgets an alert whose ``endsAt`` passes, so open ones are posted again every minute with an end
+a few minutes away: if this process dies, they resolve by themselves. A resolution is posted for
+a while, in case an Alertmanager of a cluster was away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+
+from monitor import __version__
+from monitor.domain import Change, Incident, Notification, State
+from monitor.edge import documents
+from monitor.edge.notifiers import DeliveryError, link_to
+from monitor.edge.notifiers.message import headline, one_line, plain_text
+from monitor.edge.notifiers.webhook import post
+
+HOLD = timedelta(minutes=5)
+"""An open alert ends this long after it was last posted."""
+
+REPEAT_RESOLVED = timedelta(minutes=15)
+"""A resolution is posted again for this long."""
+
+_INSTANT = timedelta(seconds=1)
+
+
+class AlertmanagerNotifier:
+    """Posts to one or several Alertmanagers of a cluster.
+
+    Args:
+        urls: each as in ``http://alertmanager:9093``; all are told, as Prometheus does it.
+        labels: added to every alert, for routing.
+        timeout: of one attempt at one of them.
+        console_url: where people reach the console; for the link.
+        runbook_url: what to do, for the annotation.
+        name: for the outbox.
+        now: the clock.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        labels: Mapping[str, str] | None = None,
+        timeout: timedelta = timedelta(seconds=10),
+        console_url: str | None = None,
+        runbook_url: str | None = None,
+        name: str = "alertmanager",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.name = name
+        self.every = timedelta(minutes=1)
+        self._urls = [f"{url.rstrip('/')}/api/v2/alerts" for url in urls]
+        self._labels = dict(labels or {})
+        self._console_url = console_url
+        self._runbook_url = runbook_url
+        self._now = now
+        self._resolved: dict[str, tuple[datetime, dict[str, Any]]] = {}
+        """Incident → when its resolution was first posted, and the alert."""
+        self._client = httpx2.Client(
+            timeout=timeout.total_seconds(),
+            follow_redirects=False,
+            headers={
+                "User-Agent": f"least-monitor/{__version__}",
+                "Content-Type": "application/json",
+            },
+        )
+
+    def send(self, notification: Notification) -> None:
+        """See `Notifier`. Arrives when one of the Alertmanagers has it: they tell each other."""
+        now = self._now()
+        incident = notification.incident
+        alert = self._alert(incident, notification.change, now)
+        self._post([alert])
+        if incident.state is State.RESOLVED:
+            self._resolved[incident.id] = (now, alert)
+        else:
+            self._resolved.pop(incident.id, None)
+
+    def refresh(self, incidents: Sequence[Incident]) -> None:
+        """See `Refreshing`."""
+        now = self._now()
+        self._resolved = {
+            key: (at, alert)
+            for key, (at, alert) in self._resolved.items()
+            if now - at < REPEAT_RESOLVED
+        }
+        alerts = [self._alert(incident, Change.UNCHANGED, now) for incident in incidents]
+        alerts += [alert for _, alert in self._resolved.values()]
+        if alerts:
+            self._post(alerts)
+
+    def close(self) -> None:
+        """See `Notifier`."""
+        self._client.close()
+
+    def _alert(self, incident: Incident, change: Change, now: datetime) -> dict[str, Any]:
+        finding = incident.finding
+        told = Notification(incident, change, now)
+        link = link_to(incident, self._console_url)
+        ends = now if incident.state is State.RESOLVED else now + HOLD
+        annotations = {
+            "summary": headline(told),
+            "description": plain_text(told, link),
+            "cause": one_line(str(finding.cause)),
+            "path": one_line(" → ".join(finding.path)),
+            "runbook_url": self._runbook_url,
+        }
+        alert: dict[str, Any] = {
+            "labels": {
+                **self._labels,
+                "alertname": "RootCauseIncident",
+                "incident": incident.id,
+                "outcome": one_line(finding.outcome),
+            },
+            "annotations": {name: text for name, text in annotations.items() if text},
+            "startsAt": documents.time_text(incident.opened_at),
+            # Event time may run ahead of this clock; an end before the start is refused.
+            "endsAt": documents.time_text(max(ends, incident.opened_at + _INSTANT)),
+        }
+        if link is not None:
+            alert["generatorURL"] = link
+        return alert
+
+    def _post(self, alerts: Sequence[Mapping[str, Any]]) -> None:
+        body = documents.dumps(alerts)
+        failures: list[DeliveryError] = []
+        for url in self._urls:
+            try:
+                post(self._client, url, body, {}, self._now)
+            except DeliveryError as error:
+                failures.append(error)
+        if len(failures) == len(self._urls):
+            raise DeliveryError(
+                "; ".join(map(str, failures)), permanent=all(e.permanent for e in failures)
+            )
