@@ -96,6 +96,26 @@ def _pinned(file: str) -> set[str]:
     }
 
 
+def test_whatever_is_not_python_is_packed_too() -> None:
+    # An editable install finds these files anyway, so only a real one would miss them.
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packed = {
+        file
+        for package, patterns in project["tool"]["setuptools"]["package-data"].items()
+        for pattern in patterns
+        for file in (ROOT / package.replace(".", "/")).glob(pattern)
+    }
+    there = {
+        path
+        for room in ("least", "monitor")
+        for path in (ROOT / room).rglob("*")
+        if path.is_file() and path.suffix != ".py" and "__pycache__" not in path.parts
+    }
+    assert there - packed == set()
+
+
 def test_labels_in_the_box_are_one_json_object_a_line() -> None:
     files = sorted((ROOT / "data").rglob("anomalies*.jsonl"))
     assert files

@@ -195,16 +195,20 @@ def _show(planned: tuple[Planned, ...], output: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=f"Incidents written to {output / 'labels.jsonl'}")
-    for heading in ("start (UTC)", "end", "outcome", "cause", "extra failures", "detectable"):
-        table.add_column(heading, overflow="fold", no_wrap=heading in ("start (UTC)", "end"))
+    table = Table(
+        title=f"Incidents, labelled in {output / 'labels.jsonl'}",
+        caption="dim: too weak to count on" if not all(i.detectable for i in planned) else None,
+    )
+    table.add_column("when (UTC)", no_wrap=True)
+    table.add_column("outcome", no_wrap=True)
+    table.add_column("cause", overflow="fold")
+    table.add_column("extra failures", justify="right")
     for incident in planned:
         table.add_row(
-            f"{incident.start:%d %b %H:%M}",
-            f"{incident.end:%d %b %H:%M}",
+            f"{incident.start:%d %b %H:%M} - {incident.end:%d %b %H:%M}",
             incident.outcome,
             str(incident.accept[0]),
             f"{incident.expected_excess:,.0f} over {incident.expected_usual:,.0f}",
-            "[green]yes" if incident.detectable else "[yellow]hardly",
+            style=None if incident.detectable else "dim",
         )
     Console().print(table)

@@ -24,6 +24,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from dashboards.generate import FOLDER, generate
+from monitor.cli import app
 from monitor.domain import (
     Cause,
     Change,
@@ -176,6 +177,27 @@ def test_runbooks_speak_of_metrics_that_exist() -> None:
     spoken = {n for p in RUNBOOKS.glob("*.md") for n in named(p.read_text())}
     assert spoken
     assert spoken - known == set()
+
+
+def test_runbooks_speak_of_settings_that_exist() -> None:
+    reference = (ROOT / "docs" / "configuration.md").read_text()
+    sections = set(re.findall(r"^## `\[\[?([\w.]+)\]?\]`", reference, re.M))
+    settings = set(re.findall(r"^\| `(\w+)` \|", reference, re.M))
+    pattern = rf"`(?:{'|'.join(sections)})\.(\w+)`"
+    spoken = {name for p in RUNBOOKS.glob("*.md") for name in re.findall(pattern, p.read_text())}
+    assert len(spoken) > 5
+    assert spoken - settings == set()
+
+
+def test_runbooks_speak_of_commands_that_exist() -> None:
+    known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    spoken = {
+        name
+        for p in RUNBOOKS.glob("*.md")
+        for name in re.findall(r"`least-monitor ([a-z][a-z-]+)", p.read_text())
+    }
+    assert spoken
+    assert spoken - {name.replace("_", "-") for name in known} == set()
 
 
 def test_committed_dashboards_are_what_the_code_makes() -> None:
