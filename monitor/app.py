@@ -66,8 +66,11 @@ class Pipeline:
         resumed = self.session.resumed
         self.position: Mapping[str, object] | None = resumed.position
         self.filling: dict[np.datetime64, Slice] = {s.start: s for s in resumed.filling}
-        self.watermark: np.datetime64 | None = None
         self._step = np.timedelta64(config.settings.window.slice_length)
+        last = self.session.last_slice
+        self.watermark: np.datetime64 | None = None if last is None else last + self._step
+        """At least the end of what was diagnosed before the restart."""
+        self._unsaved = False
 
     def poll(self) -> list[Tick]:
         """Take in everything new, diagnose every slice that is complete, commit after each batch.
@@ -76,6 +79,8 @@ class Pipeline:
             SourceError, StoreError: nothing is lost; the next call goes on where this one stopped.
         """
         ticks: list[Tick] = []
+        if self._unsaved:
+            self._commit()
         for batch in self.source.batches(self.position):
             ticks += self._take_in(batch)
         return ticks
@@ -91,8 +96,13 @@ class Pipeline:
         self.watermark = max(self.watermark, by_clock)
         ticks = self._close()
         if ticks:
-            self.session.commit(self.position, self.filling.values())
+            self._commit()
         return ticks
+
+    def _commit(self) -> None:
+        self._unsaved = True
+        self.session.commit(self.position, self.filling.values())
+        self._unsaved = False
 
     def _take_in(self, batch: Batch) -> list[Tick]:
         monitor, last = self.session.monitor, self.session.last_slice
@@ -105,26 +115,29 @@ class Pipeline:
             kept_since=monitor.window[0].slice.start if monitor.window else None,
             now=self._now(),
         )
-        late = sum(piece.rows for piece in sliced.late.values())
+        late, too_late = 0, sliced.too_late
         for piece in sliced.late.values():
-            folded = monitor.fold(piece)
-            assert folded, "a slice that is kept takes late rows"
+            if self.session.fold(piece):
+                late += piece.rows
+            else:
+                too_late += piece.rows
         where = str(dict(batch.position))
         rejected = batch.rejected
         for count, reason, detail in (
             (len(sliced.future), "future", "stamped later than now; check the writer's clock"),
-            (sliced.too_late, "too_late", "older than everything in the window"),
+            (too_late, "too_late", "older than everything in the window"),
         ):
             if count:
                 rejected += (Rejected(reason, where, detail, count),)
         self.session.reject(rejected)
         self.metrics.rejected(rejected)
-        self.metrics.ingested(len(batch.events) - len(sliced.future) - sliced.too_late, late)
+        self.metrics.ingested(len(batch.events) - len(sliced.future) - too_late, late)
         self.filling = dict(sliced.open)
         self.watermark = sliced.watermark
-        ticks = self._close()
-        self.session.commit(batch.position, self.filling.values())
+        # The rows are taken in, stored or not: reading them again would count them twice.
         self.position = batch.position
+        ticks = self._close()
+        self._commit()
         return ticks
 
     def _close(self) -> list[Tick]:

@@ -199,8 +199,15 @@ class Monitor:
         return self.baseline.expected(local, slot)
 
     def push(self, coded: Coded) -> None:
-        """Move every window on by one slice, which is already scored."""
+        """Move every window on by one slice, which is already scored.
+
+        Behind a hole that was jumped over the windows begin anew: T is the latest 24 hours, not
+        the latest 48 slices that had rows.
+        """
         sizes = self.nodes.sizes()
+        step = np.timedelta64(self.settings.window.slice_length)
+        if self.window and coded.slice.start - self.window[-1].slice.start > step:
+            self._empty_windows()
         self.tables.push(coded, tuple(sizes[a] for a in self._cell_attributes))
         self.gram.add(coded, sizes)
         self.window.append(coded)
@@ -209,6 +216,14 @@ class Monitor:
             self.gram.add(self.window.popleft(), sizes, -1)
         if len(self.failures) > 2 * self.settings.window.slices:
             self.failures.popleft()
+
+    def _empty_windows(self) -> None:
+        schema = self.settings.schema
+        attributes, outcomes = len(schema.attributes), len(schema.outcomes)
+        self.tables = Horizons(self._cell_attributes, outcomes, self.settings.detection.horizons)
+        self.gram = GramSum(attributes, outcomes)
+        self.window.clear()
+        self.failures.clear()
 
     def _refit(self) -> None:
         first = self.baseline is None
@@ -243,9 +258,14 @@ class Monitor:
         return int(minute * 60 // self.settings.window.slice_length.total_seconds()) % self._slots
 
     def _expects_traffic(self, piece: Slice) -> bool:
-        """True when this time of day usually has rows: then an empty slice is a gap."""
-        slot = self.slot(piece)
-        usual = [len(t.exposure) > 0 for t in self.history.taught if t.slot == slot][-8:-1]
+        """True when this time of day usually has rows: then an empty slice is a gap.
+
+        However long the gap is already: only what lay before it is usual.
+        """
+        slot, past = self.slot(piece), list(self.history.taught)
+        while past and not len(past[-1].exposure):
+            past.pop()
+        usual = [len(t.exposure) > 0 for t in past if t.slot == slot][-7:]
         return len(usual) >= 2 and all(usual)
 
     def _busy(self) -> np.ndarray:
@@ -372,21 +392,25 @@ class Monitor:
     def fold(self, late: Slice) -> bool:
         """Fold late rows into their slice, if it is still in the window.
 
-        The next tick sees them. Returns False when the slice has left.
+        The next tick sees them. Returns False when the slice has left, or never was.
         """
+        length = np.timedelta64(self.settings.window.slice_length)
         for index in range(-len(self.window), 0):
             old = self.window[index]
             if old.slice.start != late.start:
                 continue
-            merged = merge(old.slice, late)
+            self.nodes.observe(late, since=self.window[-1].slice.start + length)
+            merged, slot = merge(old.slice, late), self.slot(late)
             local = self.nodes.local(merged.values, merged.start)
-            coded = Coded(merged, local, self._score(local, self.slot(merged)))
+            coded = Coded(merged, local, self._score(local, slot))
             sizes = self.nodes.sizes()
             self.gram.add(old, sizes, -1)
             self.gram.add(coded, sizes)
-            self.tables.replace(index, coded)
+            if -index <= len(self.tables.slices):
+                self.tables.replace(index, coded)
             self.window[index] = coded
             self.failures[index] = Failures.of(coded)
+            self.history.taught[index] = teach(merged, slot, merged.weight @ coded.expected)
             self.rewritten.append(coded)
             return True
         return False

@@ -38,9 +38,15 @@ class Nodes:
         self.codes: list[list[int]] = [[OTHER] for _ in range(attributes)]
         """Per attribute: node number → code."""
 
-    def observe(self, piece: Slice) -> None:
-        """Count the values of a slice and promote those with enough support."""
-        since = piece.start.astype(np.int64)
+    def observe(self, piece: Slice, since: np.datetime64 | None = None) -> None:
+        """Count the values of a slice and promote those with enough support.
+
+        Args:
+            piece: a new slice, or the late rows of an old one.
+            since: start of the first slice that knows the promoted values; None is the slice's
+                own. Slices coded already must not change when they are coded again.
+        """
+        moment = (piece.start if since is None else since).astype(np.int64)
         for a, column in enumerate(piece.values.T):
             seen = column > OTHER
             if not seen.any():
@@ -54,7 +60,7 @@ class Nodes:
             room = self._settings.max_values + 1 - len(self.codes[a])
             for code in np.flatnonzero(ready)[: max(room, 0)]:
                 self._local[a][code] = len(self.codes[a])
-                self._since[a][code] = since
+                self._since[a][code] = moment
                 self.codes[a].append(int(code))
 
     def _reserve(self, a: int, code: int) -> None:

@@ -32,6 +32,7 @@ from monitor.slices import Slice
 from monitor.vocabulary import Vocabulary
 
 MEMORY, SESSION, VOCABULARY, FILLING = "memory", "session", "vocabulary", "filling"
+FINGERPRINT = "fingerprint"
 
 
 def fingerprint(settings: Settings) -> str:
@@ -67,7 +68,8 @@ class Session:
         self.settings, self.store, self.notifiers = settings, store, notifiers
         saved = store.load()
         session = json.loads(saved.state.get(SESSION, b"{}"))
-        if session and session["fingerprint"] != fingerprint(settings):
+        mine = fingerprint(settings).encode()
+        if saved.state.get(FINGERPRINT, mine) != mine:
             raise StoreError(
                 "the store was written under another [schema] or [window]; "
                 "give this configuration a [store] url of its own"
@@ -77,16 +79,20 @@ class Session:
         self.monitor = Monitor(
             settings, self.vocabulary, LeastLearner(settings.schema, settings.learner)
         )
-        self.resumed = Resumed(saved.position, None, ())
+        self._written_fingerprint = FINGERPRINT in saved.state
         self._written_vocabulary = self._vocabulary_size() if texts else -1
         self._slices: dict[datetime, Coded] = {}
         self._incidents: dict[str, Incident] = {}
         self._news: list[Notification] = []
         self._rejected: list[Rejected] = []
         self._newest: Tick | None = None
+        self._remembers_more = False
         self.last_slice: np.datetime64 | None = None
         if session:
             self._restore(saved.state, saved.slices, session)
+        # Rows may have come in before the first tick: they are behind the position.
+        filling = arrays_from_bytes(saved.state[FILLING]) if FILLING in saved.state else {}
+        self.resumed = Resumed(saved.position, self.last_slice, tuple(_unpack(filling)))
 
     def _restore(
         self,
@@ -102,19 +108,29 @@ class Session:
             (slice_from_bytes(blob, *width) for blob in slices.values()),
         )
         self.last_slice = np.datetime64(session["last_slice"], "us")
-        filling = arrays_from_bytes(state[FILLING]) if FILLING in state else {}
-        self.resumed = Resumed(self.resumed.position, self.last_slice, tuple(_unpack(filling)))
 
     def tick(self, piece: Slice) -> Tick:
         """Diagnose the slice; what changed waits for the next `commit`."""
         tick = self.monitor.tick(piece)
         self.last_slice = piece.start
-        self._newest = tick
+        self._newest, self._remembers_more = tick, True
         self._slices |= {utc(coded.slice.start): coded for coded in tick.rewritten}
         self._incidents |= {incident.id: incident for incident in tick.incidents}
         report = self.settings.detection.report
         self._news += [n for n in tick.news if n.incident.finding.method is report]
         return tick
+
+    def fold(self, late: Slice) -> bool:
+        """Fold late rows into their slice; written with the next `commit`, tick or no tick.
+
+        Returns False when the slice is no longer kept.
+        """
+        if not self.monitor.fold(late):
+            return False
+        self._slices |= {utc(coded.slice.start): coded for coded in self.monitor.rewritten}
+        self.monitor.rewritten.clear()
+        self._remembers_more = True
+        return True
 
     def reject(self, rejected: Iterable[Rejected]) -> None:
         """Input set aside; counted with the next `commit`."""
@@ -135,27 +151,28 @@ class Session:
             StoreError: nothing was written; the changes still wait.
         """
         state: dict[str, bytes] = {}
-        if self._newest is not None:
+        if not self._written_fingerprint:
+            state[FINGERPRINT] = fingerprint(self.settings).encode()
+        if self._remembers_more:
             now = snapshot(self.monitor)
             state[MEMORY] = arrays_to_bytes(now.arrays)
             state[SESSION] = dumps(
                 {
-                    "fingerprint": fingerprint(self.settings),
                     "document": now.document,
                     "incidents": [incident_document(i) for i in now.incidents],
                     "last_slice": str(self.last_slice),
                 }
             )
+        if self._newest is not None:
             state[LATEST_DIAGNOSIS] = dumps(diagnosis_document(self._newest.diagnosis))
         if self._vocabulary_size() != self._written_vocabulary:
             state[VOCABULARY] = dumps(self.vocabulary.to_json())
         if position is not None:
             state[FILLING] = arrays_to_bytes(_pack(filling))
-        oldest = self.monitor.history.taught[0].start if self.monitor.history.taught else None
         self.store.commit(
             Work(
                 slices={start: slice_to_bytes(c) for start, c in self._slices.items()},
-                drop_slices_before=None if oldest is None else utc(np.datetime64(oldest, "us")),
+                drop_slices_before=self._oldest_kept(),
                 position=position,
                 state=state,
                 incidents=tuple(self._incidents.values()),
@@ -164,9 +181,18 @@ class Session:
                 rejected=tuple(self._rejected),
             )
         )
+        self._written_fingerprint = True
         self._written_vocabulary = self._vocabulary_size()
         self._slices, self._incidents, self._news = {}, {}, []
-        self._rejected, self._newest = [], None
+        self._rejected, self._newest, self._remembers_more = [], None, False
+
+    def _oldest_kept(self) -> datetime | None:
+        """The history, and in any case both windows: a restart rebuilds them from slices."""
+        history, window = self.monitor.history.taught, self.settings.window
+        if self.last_slice is None or not history:
+            return None
+        windows = utc(self.last_slice) - (2 * window.slices - 1) * window.slice_length
+        return min(utc(np.datetime64(history[0].start, "us")), windows)
 
     def _vocabulary_size(self) -> int:
         return sum(self.vocabulary.size(a) for a in range(len(self.settings.schema.attributes)))
