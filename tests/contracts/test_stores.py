@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections.abc import Iterator
@@ -44,12 +47,57 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """A real PostgreSQL on a free port: the address of its server, without a database."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found:
+        pytest.skip("no PostgreSQL server (Debian package postgresql)")
+    pytest.importorskip("psycopg", reason="psycopg is not installed (extra postgres)")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    folder = tempfile.mkdtemp(prefix="least-monitor-pg-")
+    # It refuses to run as root.
+    user = "postgres" if os.getuid() == 0 else None
+    if user:
+        shutil.chown(folder, user)
+
+    def run(program: str, *arguments: str) -> None:
+        command = [str(found[-1] / program), "-D", f"{folder}/data", *arguments]
+        with Path(folder, "output").open("ab") as log:  # a pipe would stay open with the server
+            subprocess.run(command, user=user, cwd="/", check=True, stdout=log, stderr=log)
+
+    run("initdb", "--username=monitor", "--auth=trust", "--no-sync")
+    options = f"-p {port} -h 127.0.0.1 -k {folder} -F"
+    run("pg_ctl", "start", "--wait", "-o", options, "-l", f"{folder}/log")
+    yield f"monitor@127.0.0.1:{port}"
+    run("pg_ctl", "stop", "-m", "immediate")
+    shutil.rmtree(folder)
+
+
+_SERVER = [pytest.mark.service, pytest.mark.slow]
+
+
+@pytest.fixture(params=["memory", "sqlite", pytest.param("postgres", marks=_SERVER)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = "memory:" if request.param == "memory" else str(tmp_path / "deep" / "monitor.db")
+    if request.param == "memory":
+        url = "memory:"
+    elif request.param == "sqlite":
+        url = str(tmp_path / "deep" / "monitor.db")
+    else:
+        import psycopg
+
+        server = request.getfixturevalue("postgres")
+        name = f"test_{next(_databases)}"
+        with psycopg.connect(f"postgresql://{server}/postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        url = f"postgresql+psycopg://{server}/{name}"
     opened = open_store(url)
     yield opened
     opened.close()
+
+
+_databases = itertools.count()
 
 
 def finding(outcome: str = "pay", airline: str = "AC", **changes: object) -> Finding:
@@ -444,6 +492,23 @@ def test_kill_9_at_any_instant_leaves_a_whole_number_of_ticks(tmp_path: Path) ->
         assert store_counts == {("log", "pending"): tick + 1, ("webhook", "pending"): tick + 1}
         assert rejected == {"bad_time": 2 * (tick + 1)}
     assert last > 0
+
+
+@pytest.mark.service
+@pytest.mark.slow
+def test_a_restarted_postgres_is_reached_again(postgres: str) -> None:
+    import psycopg
+
+    store = open_store(f"postgresql+psycopg://{postgres}/postgres")
+    store.commit(Work(position={"at": 1}))
+    with psycopg.connect(f"postgresql://{postgres}/postgres", autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+    store.commit(Work(position={"at": 2}))
+    assert store.load().position == {"at": 2}
+    store.close()
 
 
 def test_a_locked_store_says_who_might_hold_it(tmp_path: Path) -> None:

@@ -7,32 +7,23 @@ events are read again.
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
-    Engine,
     Select,
     and_,
-    create_engine,
     delete,
-    event,
     func,
     insert,
     or_,
     select,
-    text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.sql.schema import Table
 
 from monitor.domain import Incident, Rejected, State
@@ -44,7 +35,6 @@ from monitor.edge.store import (
     OutboxCount,
     OutboxItem,
     Saved,
-    StoreError,
     Verdict,
     Work,
     acknowledged,
@@ -52,11 +42,9 @@ from monitor.edge.store import (
     only,
     tables,
 )
+from monitor.edge.store.database import Database
 
 _Rows = list[dict[str, Any]]
-
-_WRITER_LOCK = 0x1EA57
-"""PostgreSQL advisory lock: one writer at a time, as SQLite has it anyway."""
 
 
 class SqlStore:
@@ -72,65 +60,11 @@ class SqlStore:
     """
 
     def __init__(self, url: str, busy_timeout_seconds: float = 10.0, create: bool = True) -> None:
-        if "://" not in url:
-            url = f"sqlite:///{url}"
-        try:
-            parsed = make_url(url)
-            self.name = parsed.render_as_string(hide_password=True)
-            self._sqlite = parsed.get_backend_name() == "sqlite"
-            if not self._sqlite and parsed.get_backend_name() != "postgresql":
-                raise StoreError(f"store {self.name}: only SQLite and PostgreSQL are known")
-            if self._sqlite:
-                if parsed.database in (None, "", ":memory:"):
-                    raise StoreError("use 'memory:' for a store that forgets at exit")
-                path = Path(str(parsed.database))
-                if not create and not path.exists():
-                    raise StoreError(
-                        f"there is no store at {path.absolute()}: nothing has run with it yet, "
-                        "or [store] url is relative to another directory"
-                    )
-                path.parent.mkdir(parents=True, exist_ok=True)
-            self._engine = create_engine(
-                parsed,
-                **({"connect_args": {"timeout": busy_timeout_seconds}} if self._sqlite else {}),
-            )
-        except (ArgumentError, NoSuchModuleError) as error:
-            raise StoreError(f"[store] url is not understood: {error}") from error
-        except ModuleNotFoundError as error:
-            raise StoreError(
-                f"store {self.name}: this needs the Python package {error.name!r}; "
-                "for PostgreSQL install least-monitor[postgres]"
-            ) from error
-        except OSError as error:
-            raise StoreError(f"cannot make the folder of the store: {error}") from error
-        if self._sqlite:
-            _prepare_sqlite(self._engine)
-        self._insert = sqlite.insert if self._sqlite else postgresql.insert
+        self._database = Database(url, busy_timeout_seconds, create)
+        self._insert = sqlite.insert if self._database.sqlite else postgresql.insert
+        self._read, self._write = self._database.read, self._database.write
         with self._write() as connection:
             tables.migrate(connection)
-
-    @contextmanager
-    def _read(self) -> Iterator[Connection]:
-        with self._translated(), self._engine.connect() as connection, connection.begin():
-            yield connection
-
-    @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        # SQLite must take its write lock at the start: a reader that turns writer in the
-        # middle is refused at once instead of waiting.
-        with self._translated(), self._engine.connect() as connection:
-            connection = connection.execution_options(write=True)
-            with connection.begin():
-                if not self._sqlite:
-                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
-                yield connection
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except SQLAlchemyError as error:
-            raise StoreError(f"store {self.name}: {_advice(error)}") from error
 
     def _upsert(self, connection: Connection, table: Table, rows: _Rows) -> None:
         if not rows:
@@ -263,8 +197,10 @@ class SqlStore:
 
     def state(self, name: str) -> bytes | None:
         """See `Store`."""
+        query = select(tables.state.c.data).where(tables.state.c.name == name)
         with self._read() as connection:
-            return connection.scalar(select(tables.state.c.data).where(tables.state.c.name == name))
+            data: bytes | None = connection.scalar(query)
+            return data
 
     def open_incidents(self) -> tuple[Incident, ...]:
         """See `Store`."""
@@ -436,62 +372,7 @@ class SqlStore:
 
     def close(self) -> None:
         """See `Store`."""
-        self._engine.dispose()
-
-
-def _prepare_sqlite(engine: Engine) -> None:
-    @event.listens_for(engine, "connect")
-    def configure(connection: sqlite3.Connection, _record: object) -> None:
-        # Python's own transaction handling would begin late and end early; we do it below.
-        connection.isolation_level = None
-        for pragma in (
-            "page_size = 16384",  # blobs of 100 KB; counts only for a new file
-            "journal_mode = WAL",
-            "synchronous = NORMAL",
-            "foreign_keys = ON",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        write = connection.get_execution_options().get("write", False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-
-
-def _advice(error: SQLAlchemyError) -> str:
-    """What went wrong and what to do, from the driver's own words."""
-    words = str(getattr(error, "orig", None) or error).strip()
-    for sign, fix in _ADVICE:
-        if sign in words:
-            return f"{words}. {fix}"
-    return words
-
-
-_ADVICE = (
-    (
-        "database is locked",
-        "Another process is writing to it: is a second least-monitor running, or a backup?",
-    ),
-    (
-        "disk is full",
-        "Nothing of this tick was written. Free some space or shorten the retention; the "
-        "monitor goes on from the last commit",
-    ),
-    (
-        "malformed",
-        "The file is damaged. Restore a backup, or move it away and start afresh: the source "
-        "is then read again",
-    ),
-    (
-        "not a database",
-        "The file is not SQLite's (or its start is damaged). Point [store] url to another path",
-    ),
-    ("readonly", "The file or its folder may not be written: check owner and permissions"),
-    ("unable to open", "Check that the folder exists and that this user may write there"),
-    ("disk I/O error", "The disk failed to read or write: check the disk and its mount"),
-    ("could not connect", "Is the server up, and are host, port and password right?"),
-    ("onnection refused", "Is the server up, and are host, port and password right?"),
-)
+        self._database.close()
 
 
 def _unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:

@@ -1,0 +1,153 @@
+"""A connection to SQLite or PostgreSQL: opened, set up, and its troubles put into plain words."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from monitor.edge.store import StoreError
+
+_WRITER_LOCK = 0x1EA57
+"""PostgreSQL advisory lock: one writer at a time, as SQLite has it anyway."""
+
+
+class Database:
+    """Transactions on one database.
+
+    Args:
+        url: an SQLAlchemy URL, or the path of an SQLite file.
+        busy_timeout_seconds: how long to wait for another process to finish writing (SQLite).
+        create: make a missing SQLite file.
+
+    Raises:
+        StoreError: it cannot be opened; by every method, when the database fails.
+    """
+
+    def __init__(self, url: str, busy_timeout_seconds: float = 10.0, create: bool = True) -> None:
+        if "://" not in url:
+            url = f"sqlite:///{url}"
+        try:
+            parsed = make_url(url)
+            self.name = parsed.render_as_string(hide_password=True)
+            self.sqlite = parsed.get_backend_name() == "sqlite"
+            if not self.sqlite and parsed.get_backend_name() != "postgresql":
+                raise StoreError(f"store {self.name}: only SQLite and PostgreSQL are known")
+            if self.sqlite:
+                if parsed.database in (None, "", ":memory:"):
+                    raise StoreError("use 'memory:' for a store that forgets at exit")
+                path = Path(str(parsed.database))
+                if not create and not path.exists():
+                    raise StoreError(
+                        f"there is no store at {path.absolute()}: nothing has run with it yet, "
+                        "or [store] url is relative to another directory"
+                    )
+                path.parent.mkdir(parents=True, exist_ok=True)
+                timeout = {"timeout": busy_timeout_seconds}
+                self._engine = create_engine(parsed, connect_args=timeout)
+            else:
+                # A server may restart between two ticks.
+                self._engine = create_engine(parsed, pool_pre_ping=True)
+        except (ArgumentError, NoSuchModuleError) as error:
+            raise StoreError(f"[store] url is not understood: {error}") from error
+        except ModuleNotFoundError as error:
+            raise StoreError(
+                f"store {self.name}: this needs the Python package {error.name!r}; "
+                "for PostgreSQL install least-monitor[postgres]"
+            ) from error
+        except OSError as error:
+            raise StoreError(f"cannot make the folder of the store: {error}") from error
+        if self.sqlite:
+            _prepare_sqlite(self._engine)
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One consistent moment; waits for nobody."""
+        with self._translated(), self._engine.connect() as connection:
+            if not self.sqlite:
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction: committed at the end, taken back on an exception. One at a time."""
+        # SQLite must take its write lock at the start: a reader that turns writer in the
+        # middle is refused at once instead of waiting.
+        with self._translated(), self._engine.connect() as connection:
+            connection = connection.execution_options(write=True)
+            with connection.begin():
+                if not self.sqlite:
+                    connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            raise StoreError(f"store {self.name}: {_advice(error)}") from error
+
+    def close(self) -> None:
+        """Release files and connections."""
+        self._engine.dispose()
+
+
+def _prepare_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        # Python's own transaction handling would begin late and end early; we do it below.
+        connection.isolation_level = None
+        for pragma in (
+            "page_size = 16384",  # blobs of 100 KB; counts only for a new file
+            "journal_mode = WAL",
+            "synchronous = NORMAL",
+            "foreign_keys = ON",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        write = connection.get_execution_options().get("write", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _advice(error: SQLAlchemyError) -> str:
+    """What went wrong and what to do, from the driver's own words."""
+    words = str(getattr(error, "orig", None) or error).strip()
+    for sign, fix in _ADVICE:
+        if sign in words:
+            return f"{words}. {fix}"
+    return words
+
+
+_ADVICE = (
+    (
+        "database is locked",
+        "Another process is writing to it: is a second least-monitor running, or a backup?",
+    ),
+    (
+        "disk is full",
+        "Nothing of this tick was written. Free some space or shorten the retention; the "
+        "monitor goes on from the last commit",
+    ),
+    (
+        "malformed",
+        "The file is damaged. Restore a backup, or move it away and start afresh: the source "
+        "is then read again",
+    ),
+    (
+        "not a database",
+        "The file is not SQLite's (or its start is damaged). Point [store] url to another path",
+    ),
+    ("readonly", "The file or its folder may not be written: check owner and permissions"),
+    ("unable to open", "Check that the folder exists and that this user may write there"),
+    ("disk I/O error", "The disk failed to read or write: check the disk and its mount"),
+    ("could not connect", "Is the server up, and are host, port and password right?"),
+    ("onnection refused", "Is the server up, and are host, port and password right?"),
+)
