@@ -1,0 +1,210 @@
+"""Values become nodes, and XᵀX is what a dense one-hot matrix would give."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from monitor.domain import MISSING, OTHER, WindowSettings
+from monitor.encoding import Coded, GramSum, Nodes, correlation
+from monitor.slices import Slice, aggregate
+
+START = np.datetime64("2026-03-01T00:00", "us")
+STEP = np.timedelta64(timedelta(minutes=30))
+SETTINGS = WindowSettings(min_count=3, max_values=6)
+
+
+def piece(seed: int, number: int = 0, rows: int = 40, codes: int = 8) -> Slice:
+    rng = np.random.default_rng([seed, number])
+    values = np.minimum(rng.geometric(0.3, (rows, 3)), codes).astype(np.int32)
+    values[rng.random(values.shape) < 0.1] = MISSING
+    weight = rng.integers(1, 3, rows)
+    return aggregate(START + number * STEP, values, rng.random((rows, 2)) < 0.2, weight)
+
+
+def coded(nodes: Nodes, one: Slice) -> Coded:
+    nodes.observe(one)
+    local = nodes.local(one.values, one.start)
+    return Coded(one, local, np.zeros((len(local), 2)))
+
+
+def one_hot(slices: list[Coded], nodes: Nodes, min_count: int) -> pd.DataFrame:
+    """The dense matrix: a row per event, a column per outcome and node."""
+    parts = []
+    for one in slices:
+        rows = pd.DataFrame(one.local, columns=["0", "1", "2"])
+        rows[["f0", "f1"]] = one.slice.failed
+        parts.append(rows.loc[np.repeat(rows.index, one.slice.weight)])
+    rows = pd.concat(parts, ignore_index=True)
+    columns = {f"-1.{o}": rows[f"f{o}"].astype(float) for o in (0, 1)}
+    for a, size in enumerate(nodes.sizes()):
+        dummies = pd.get_dummies(rows[str(a)], prefix=str(a), prefix_sep=".", dtype=float)
+        for number in range(size):
+            column = dummies.get(f"{a}.{number}")
+            if column is not None and min_count <= column.sum() < len(rows):
+                columns[f"{a}.{number}"] = column
+    return pd.DataFrame(columns)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(0, 5))
+def test_the_running_gram_is_that_of_the_dense_one_hot_matrix(seed, count, dropped) -> None:
+    dropped = min(dropped, count - 1)
+    nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
+    slices = [coded(nodes, piece(seed, number)) for number in range(count)]
+    for one in slices:
+        gram.add(one, nodes.sizes())
+    for one in slices[:dropped]:
+        gram.add(one, nodes.sizes(), -1)
+    encoding = gram.encode(nodes, min_count=3, max_nodes=100)
+    dense = one_hot(slices[dropped:], nodes, 3)
+    names = [f"{a}.{n}" for a, n in zip(encoding.attribute, encoding.number, strict=True)]
+    assert names == list(dense.columns)
+    X = dense.to_numpy()
+    np.testing.assert_array_equal(encoding.gram, X.T @ X)
+    assert encoding.rows == len(X)
+
+
+def test_a_gram_that_grew_is_the_same_as_one_with_room_from_the_start() -> None:
+    roomy = WindowSettings(min_count=1, max_values=200)
+    nodes, gram = Nodes(3, roomy), GramSum(3, 2)
+    rng = np.random.default_rng(5)
+    slices = []
+    for number in range(4):
+        values = rng.integers(1, 30 * (number + 1), (80, 3)).astype(np.int32)
+        fresh = aggregate(
+            START + number * STEP, values, values[:, :2] % 5 == 0, np.ones(80, np.int64)
+        )
+        slices.append(coded(nodes, fresh))
+        gram.add(slices[-1], nodes.sizes())
+    encoding = gram.encode(nodes, 1, 1000)
+    X = one_hot(slices, nodes, 1).to_numpy()
+    np.testing.assert_array_equal(encoding.gram, X.T @ X)
+
+
+def test_adding_then_dropping_everything_leaves_zero() -> None:
+    nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
+    slices = [coded(nodes, piece(7, number)) for number in range(5)]
+    for sign in (1, -1):
+        for one in slices:
+            gram.add(one, nodes.sizes(), sign)
+    assert gram.rows == 0
+    assert not gram._sum.any()
+
+
+def test_correlation_is_that_of_the_dense_matrix() -> None:
+    nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
+    one = coded(nodes, piece(3, rows=200))
+    gram.add(one, nodes.sizes())
+    encoding = gram.encode(nodes, 3, 100)
+    X = one_hot([one], nodes, 3).to_numpy()
+    np.testing.assert_allclose(
+        correlation(encoding.gram, encoding.rows), np.corrcoef(X.T), rtol=0, atol=1e-12
+    )
+
+
+def test_a_constant_column_correlates_with_nothing() -> None:
+    gram = np.array([[10.0, 4.0, 0.0], [4.0, 4.0, 0.0], [0.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(correlation(gram, 10), np.eye(3))
+    np.testing.assert_array_equal(correlation(np.zeros((2, 2)), 0), np.eye(2))
+
+
+def rows_of(*codes: int, number: int = 0) -> Slice:
+    values = np.array(codes, np.int32).reshape(-1, 1)
+    return aggregate(
+        START + number * STEP,
+        values,
+        np.zeros((len(codes), 1), bool),
+        np.ones(len(codes), np.int64),
+    )
+
+
+def test_a_value_becomes_a_node_in_the_slice_in_which_it_reaches_its_support() -> None:
+    nodes = Nodes(1, SETTINGS)
+    first, second, third = rows_of(5, 5), rows_of(5, number=1), rows_of(5, number=2)
+    for one in (first, second, third):
+        nodes.observe(one)
+    assert nodes.sizes() == (2,)
+    assert nodes.local(first.values, first.start).tolist() == [[OTHER]]
+    assert nodes.local(second.values, second.start).tolist() == [[1]]
+    assert nodes.local(third.values, third.start).tolist() == [[1]]
+    assert nodes.local(first.values).tolist() == [[1]], "as of now it is one"
+
+
+def test_late_rows_promote_from_the_next_slice_on() -> None:
+    nodes = Nodes(1, SETTINGS)
+    first, second = rows_of(5, 5), rows_of(9, number=1)
+    nodes.observe(first)
+    nodes.observe(second)
+    nodes.observe(rows_of(5), since=START + 2 * STEP)
+    assert nodes.local(first.values, first.start).tolist() == [[OTHER]]
+    assert nodes.local(first.values, START + STEP).tolist() == [[OTHER]]
+    assert nodes.local(first.values, START + 2 * STEP).tolist() == [[1]]
+
+
+def test_missing_and_unknown_values_keep_their_names() -> None:
+    nodes = Nodes(1, SETTINGS)
+    nodes.observe(rows_of(2, 2, 2, MISSING, OTHER))
+    codes = np.array([[MISSING], [OTHER], [2], [12345]], np.int32)
+    assert nodes.local(codes).ravel().tolist() == [MISSING, OTHER, 1, OTHER]
+    assert nodes.rare() == 0
+
+
+def test_an_attribute_of_50_000_values_stays_bounded() -> None:
+    bounded = WindowSettings(min_count=2, max_values=100)
+    nodes, gram = Nodes(1, bounded), GramSum(1, 1)
+    rng = np.random.default_rng(1)
+    for number in range(10):
+        values = (1 + rng.permutation(50_000)[:, None]).astype(np.int32)
+        one = aggregate(START + number * STEP, values, values % 7 == 0, np.ones(50_000, np.int64))
+        gram.add(coded_one(nodes, one), nodes.sizes())
+    assert nodes.sizes() == (101,)
+    assert nodes.rare() == 50_000 - 100
+    encoding = gram.encode(nodes, 2, 1000)
+    assert len(encoding.number) == 102
+    assert encoding.rows == 500_000
+    # nothing is lost: whatever is no node is counted as `other`
+    assert np.diag(encoding.gram)[1:].sum() == 500_000
+
+
+def coded_one(nodes: Nodes, one: Slice) -> Coded:
+    nodes.observe(one)
+    local = nodes.local(one.values, one.start)
+    return Coded(one, local, np.zeros((len(local), 1)))
+
+
+def test_only_the_most_frequent_nodes_are_kept_and_every_outcome() -> None:
+    nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
+    gram.add(coded(nodes, piece(3, rows=300)), nodes.sizes())
+    everything, few = gram.encode(nodes, 3, 100), gram.encode(nodes, 3, 6)
+    assert len(few.number) == 6
+    assert (few.attribute[:2] == -1).all()
+    counts = np.diag(everything.gram)[2:]
+    assert sorted(np.diag(few.gram)[2:]) == sorted(counts)[-4:]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_restored_nodes_code_every_slice_as_before(count: int) -> None:
+    nodes = Nodes(3, SETTINGS)
+    slices = [piece(11, number) for number in range(count)]
+    for one in slices:
+        nodes.observe(one)
+    other = Nodes.from_arrays(nodes.to_arrays(), 3, SETTINGS)
+    assert other.sizes() == nodes.sizes()
+    assert other.rare() == nodes.rare()
+    for one in slices:
+        np.testing.assert_array_equal(
+            other.local(one.values, one.start), nodes.local(one.values, one.start)
+        )
+    later = [piece(11, number) for number in range(count, count + 5)]
+    for one in later:
+        nodes.observe(one)
+        other.observe(one)
+    assert other.codes == nodes.codes
+    for name, array in nodes.to_arrays().items():
+        np.testing.assert_array_equal(other.to_arrays()[name], array)
