@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -409,6 +410,38 @@ def test_a_replayed_day_of_next_year_notifies_at_once(store: Store) -> None:
         )
     )
     assert [i.notification.at for i in store.due(NOON)] == [opened.opened_at]
+
+
+def test_pages_are_read_while_ticks_are_written(store: Store) -> None:
+    ticks = 40
+    done = threading.Event()
+    seen: list[int] = []
+    trouble: list[Exception] = []
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                saved = store.load()
+                seen.append(len(saved.slices))
+                # Both written by the same tick: a reader sees both or neither.
+                assert len(saved.incidents) == len(saved.slices)
+                store.outbox()
+        except Exception as error:
+            trouble.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for i in range(ticks):
+        at = NOON + i * HALF_HOUR
+        store.commit(Work(slices={at: b"x" * 1000}, incidents=(incident(f"i{i:03}", at),)))
+    while not seen:
+        time.sleep(0.001)
+    done.set()
+    for reader in readers:
+        reader.join()
+    assert trouble == []
+    assert len(store.load().slices) == ticks
 
 
 # What only the lasting store owes

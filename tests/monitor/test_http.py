@@ -22,6 +22,7 @@ from monitor.domain import (
     Method,
     Notification,
     OutcomeCount,
+    Rejected,
     State,
 )
 from monitor.edge import documents
@@ -466,5 +467,30 @@ def test_an_unsent_notification_shows_on_the_overview(state: LiveState, client: 
         Work(notifications=(Notification(opened, Change.OPENED, NOON),), notifiers=("webhook",))
     )
     assert "1 waiting" in client.get("/").text
-    state.store.failed(state.store.due(NOON)[0], "404", None)
-    assert "1 given up" in client.get("/").text
+    state.store.failed(state.store.due(NOON)[0], "404 no such hook", None)
+    overview = client.get("/").text
+    assert "1 given up" in overview
+    assert "404 no such hook" in overview
+    (parked,) = client.get("/api/v1/status").json()["parked"]
+    assert (parked["notifier"], parked["incident"], parked["error"]) == (
+        "webhook",
+        "a1b2",
+        "404 no such hook",
+    )
+
+
+def test_what_was_rejected_can_be_looked_at(state: LiveState, client: TestClient) -> None:
+    bad = Rejected("bad_time", "x.csv:3", "no time zone", 4, b"12:00\xff")
+    state.store.commit(Work(rejected=(bad,)))
+    assert client.get("/api/v1/rejected").json() == {
+        "counts": {"bad_time": 4},
+        "records": [
+            {
+                "reason": "bad_time",
+                "where": "x.csv:3",
+                "detail": "no time zone",
+                "count": 4,
+                "raw": "12:00\ufffd",
+            }
+        ],
+    }

@@ -14,7 +14,7 @@ from monitor import __version__
 from monitor.domain import Incident, State
 from monitor.edge.console.picture import draw
 from monitor.edge.status import Status
-from monitor.edge.store import Audit, OutboxCount, Verdict
+from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict
 from monitor.edge.wording import duration, number, percent, probability, time_text
 
 
@@ -36,14 +36,23 @@ class Console:
         self._css = (resources.files(__package__ or __name__) / "console.css").read_text()
 
     def overview(
-        self, status: Status, incidents: Sequence[Incident], outbox: Sequence[OutboxCount]
+        self,
+        status: Status,
+        incidents: Sequence[Incident],
+        outbox: Sequence[OutboxCount],
+        given_up: Sequence[OutboxItem],
     ) -> Response:
         """Is anything wrong, and does the monitor itself work."""
         newest_first = sorted(incidents, key=lambda i: (i.opened_at, i.id), reverse=True)
         parked = sum(o.count for o in outbox if o.status == "parked")
         pending = sum(o.count for o in outbox if o.status == "pending")
         return self._page(
-            "overview.html", status, incidents=newest_first, parked=parked, pending=pending
+            "overview.html",
+            status,
+            incidents=newest_first,
+            parked=parked,
+            pending=pending,
+            given_up=given_up,
         )
 
     def incidents(

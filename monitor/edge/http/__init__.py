@@ -51,7 +51,9 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             for i in state.store.open_incidents()
             if state.status.method in (None, i.finding.method.value)
         ]
-        return console.overview(state.status, incidents, state.store.outbox())
+        return console.overview(
+            state.status, incidents, state.store.outbox(), state.store.parked(5)
+        )
 
     def incidents(request: Request) -> Response:
         found, following = api.find(request)
@@ -83,6 +85,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/api/v1/incidents/{id}/acknowledge", api.acknowledge, methods=["POST"]),
             Route("/api/v1/incidents/{id}/label", api.label, methods=["POST"]),
             Route("/api/v1/graph", api.graph),
+            Route("/api/v1/rejected", api.rejected),
         ],
         exception_handlers={HTTPException: failure, StoreError: failure},
         middleware=[

@@ -23,6 +23,7 @@ PAGE = 50
 
 _MOST = 500
 _LARGEST_BODY = 64 * 1024
+_PARKED_SHOWN = 20
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -68,11 +69,41 @@ class Api:
                 {"notifier": o.notifier, "status": o.status, "count": o.count}
                 for o in self._state.store.outbox()
             ],
+            "parked": [
+                {
+                    "notifier": item.notifier,
+                    "incident": item.notification.incident.id,
+                    "change": item.notification.change.value,
+                    "at": _time(item.notification.at),
+                    "attempts": item.attempts,
+                    "error": item.error,
+                }
+                for item in self._state.store.parked(_PARKED_SHOWN)
+            ],
         }
         if diagnosis is not None:
             tick = documents.diagnosis_document(diagnosis)
             body["tick"] = {k: v for k, v in tick.items() if k not in ("edges", "findings")}
         return json(body)
+
+    def rejected(self, request: Request) -> Response:
+        """Records that could not be understood: all counted, the first of each kind shown."""
+        store = self._state.store
+        return json(
+            {
+                "counts": store.rejected(),
+                "records": [
+                    {
+                        "reason": r.reason,
+                        "where": r.where,
+                        "detail": r.detail,
+                        "count": r.count,
+                        "raw": r.raw.decode(errors="replace"),
+                    }
+                    for r in store.rejected_records()
+                ],
+            }
+        )
 
     def find(self, request: Request) -> tuple[list[Incident], str | None]:
         """The incidents asked for, and where the next page starts."""
