@@ -23,8 +23,8 @@ def paths_into(
 ) -> Paths:
     """Follow the edges upward from `outcome` to nodes without parents, strongest first.
 
-    A path names at most one value of an attribute, and every two neighbours on it occur
-    together in some row; others occur in no row at all.
+    A path names at most one value of an attribute, and every two nodes on it occur together in
+    some row; others occur in no row at all.
     """
     attribute, gram = encoding.attribute, encoding.gram
     found: list[tuple[int, ...]] = []
@@ -68,31 +68,23 @@ def strongest_path(
 ) -> tuple[int, ...]:
     """The path from any of `roots` to the outcome whose weakest link is strongest.
 
-    Only edges that raise the failure count. Empty when there is none.
+    Only edges that raise the failure count, and at most `max_length` nodes. Empty when there is
+    none.
     """
-    if not roots:
-        return ()
-    best: dict[int, float] = {outcome: np.inf}
-    onward: dict[int, int] = {}
+    best: dict[int, tuple[float, tuple[int, ...]]] = {outcome: (np.inf, (outcome,))}
     frontier = [outcome]
-    for _ in range(max_length):
-        reached: list[int] = []
+    for _ in range(max_length - 1):
+        # Paths grow by one node a round: a better way found meanwhile must not lengthen them.
+        shorter, reached = dict(best), []
         for node in frontier:
-            for parent in np.flatnonzero(weights[:, node] > 0):
-                strength = min(best[node], float(weights[parent, node]))
-                if strength > best.get(int(parent), 0.0):
-                    best[int(parent)] = strength
-                    onward[int(parent)] = node
-                    reached.append(int(parent))
-        frontier = reached
-    starts = [root for root in roots if root in onward]
+            strength, path = shorter[node]
+            for parent in (int(p) for p in np.flatnonzero(weights[:, node] > 0)):
+                through = min(strength, float(weights[parent, node]))
+                if through > best.get(parent, (0.0, ()))[0]:
+                    best[parent] = (through, (parent, *path))
+                    reached.append(parent)
+        frontier = list(dict.fromkeys(reached))
+    starts = [root for root in roots if root in best]
     if not starts:
         return ()
-    node = max(starts, key=lambda root: best[root])
-    path = [node]
-    while path[-1] != outcome:
-        step = onward[path[-1]]
-        if step in path:  # a cycle within a tier
-            return ()
-        path.append(step)
-    return tuple(path)
+    return best[max(starts, key=lambda root: best[root][0])][1]
