@@ -1,0 +1,177 @@
+"""Who is to blame: outages of every kind in a town whose usual failures are known exactly."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from monitor.attribution import Scatter, attribute, began, cell_of, match
+from monitor.encoding import Nodes
+from monitor.window import Horizons
+from tests.monitor.towns import (
+    SCHEMA,
+    SETTINGS,
+    VALUES,
+    WINDOW,
+    Outage,
+    Promotion,
+    Town,
+    coded,
+    judged,
+    named,
+)
+
+
+def blamed(*outages: Outage, outcome: str = "pay", promotions: tuple[Promotion, ...] = ()):
+    """The active causes, best first, in words."""
+    found, nodes = judged(Town(outages, promotions), outcome=outcome)
+    return [named(s.conditions, nodes) for s in found.suspects if not s.ended]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [{"airline": "AC"}, {"fare": "F2"}, {"office": "SEL"}, {"fare": "F7"}],
+    ids=str,
+)
+def test_an_outage_of_one_value_names_that_value(cause: dict[str, str]) -> None:
+    assert blamed(Outage(44, 47, cause=cause)) == [cause]
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        {"airline": "MU", "office": "SEL"},
+        {"airline": "LH", "fare": "F1"},
+        {"office": "BKK", "fare": "F2"},
+    ],
+    ids=str,
+)
+def test_an_outage_of_a_pair_names_the_pair(cause: dict[str, str]) -> None:
+    assert blamed(Outage(42, 47, rate=0.9, cause=cause)) == [cause]
+
+
+def test_when_everything_fails_nobody_is_blamed() -> None:
+    assert blamed(Outage(45, 47, rate=0.3)) == [{}]
+
+
+def test_two_outages_at_once_are_two_causes() -> None:
+    two = [Outage(44, 47, cause={"airline": "LH"}), Outage(44, 47, cause={"airline": "KE"})]
+    assert sorted(map(str, blamed(*two))) == sorted(str(o.cause) for o in two)
+
+
+def test_of_two_outages_that_cross_every_cause_lies_in_one_of_them() -> None:
+    two = [Outage(44, 47, cause={"airline": "LH"}), Outage(44, 47, cause={"office": "SEL"})]
+    first, *others = blamed(*two)
+    assert first == {"office": "SEL"}
+    assert others
+    assert all(cause["airline"] == "LH" for cause in others)
+
+
+def test_a_value_that_only_looks_guilty_through_another_is_explained_away() -> None:
+    # Most of AC's tickets come from F3, so F3 fails three times as often as usual.
+    outage = Outage(40, 47, cause={"airline": "AC"})
+    town = Town((outage,))
+    found, nodes = judged(town)
+    assert [named(s.conditions, nodes) for s in found.suspects] == [{"airline": "AC"}]
+    rivals = [named(conditions, nodes) for conditions, _ in found.suspects[0].runners_up]
+    assert any("fare" in rival or "airline" in rival for rival in rivals)
+
+
+def test_an_outcome_is_judged_by_its_own_failures() -> None:
+    outage = Outage(44, 47, outcome="seat", cause={"fare": "F2"})
+    assert blamed(outage, outcome="seat") == [{"fare": "F2"}]
+    assert blamed(outage, outcome="pay") == []
+
+
+def test_an_event_that_ended_hours_ago_is_not_active() -> None:
+    found, nodes = judged(Town((Outage(20, 26, cause={"airline": "AC"}),)))
+    ended = [(named(s.conditions, nodes), s.ended) for s in found.suspects]
+    assert ended == [({"airline": "AC"}, True)]
+
+
+def test_an_ended_event_does_not_hide_the_next_one() -> None:
+    assert blamed(
+        Outage(20, 26, cause={"airline": "AC"}), Outage(44, 47, cause={"office": "SEL"})
+    ) == [{"office": "SEL"}]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_quiet_traffic_is_silent(seed: int) -> None:
+    found, _ = judged(Town(seed=seed))
+    assert found.suspects == ()
+    assert found.unexplained == 0.0
+
+
+@pytest.mark.parametrize("cause", [{"airline": "MU"}, {"fare": "F6"}], ids=str)
+def test_a_promotion_is_silent(cause: dict[str, str]) -> None:
+    assert blamed(promotions=(Promotion(40, 47, cause),)) == []
+
+
+def test_a_handful_of_failures_is_never_an_anomaly() -> None:
+    found, _ = judged(Town((Outage(47, 47, rate=1.0, cause={"office": "GIG", "fare": "F7"}),)))
+    assert found.suspects == ()
+
+
+def test_an_outage_without_failures_at_all_leaves_nothing_to_judge() -> None:
+    tables = Horizons((0, 1, 2), 2, (1, 2))
+    found = attribute(0, tables, Scatter(np.full((2, 3), 0.1)), 3.0, 5, 6)
+    assert found.suspects == ()
+    assert found.best_score == -np.inf
+
+
+def test_a_suspect_counts_its_own_rows_slice_by_slice() -> None:
+    town = Town((Outage(44, 47, cause={"airline": "AC"}),))
+    found, _ = judged(town)
+    (suspect,) = found.suspects
+    for number in range(48):
+        events = town.events(number)
+        hit = events.values[:, 1] == VALUES["airline"].index("AC") + 1
+        assert suspect.rows[number] == hit.sum()
+        assert suspect.observed[number] == events.failed[hit, 1].sum()
+        assert suspect.expected[number] == pytest.approx(0.03 * hit.sum(), rel=1e-3)
+    assert began(suspect) == 44
+    assert 0 < suspect.p_value <= suspect.q_value < 1e-3
+    assert suspect.total(4) == (
+        suspect.observed[-4:].sum(), suspect.expected[-4:].sum(), suspect.rows[-4:].sum()
+    )  # fmt: skip
+
+
+def test_the_chain_ends_at_the_cause() -> None:
+    found, _ = judged(Town((Outage(42, 47, rate=0.9, cause={"airline": "MU", "office": "SEL"}),)))
+    (suspect,) = found.suspects
+    assert suspect.chain[-1] == suspect.conditions
+    assert suspect.conditions not in [conditions for conditions, _ in suspect.runners_up]
+    scores = [score for _, score in suspect.runners_up]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_the_excess_of_a_found_cause_is_explained() -> None:
+    found, _ = judged(Town((Outage(40, 47, rate=0.8, cause={"airline": "AC"}),)))
+    assert found.unexplained < 0.1
+
+
+def test_only_so_many_causes_are_named() -> None:
+    outages = tuple(Outage(40, 47, rate=0.9, cause={"office": o}) for o in VALUES["office"][1:4])
+    nodes = Nodes(len(SCHEMA.attributes), WINDOW)
+    tables = Horizons((0, 1, 2), 2, SETTINGS.detection.horizons)
+    for piece in coded(Town(outages).slices(48), nodes):
+        tables.push(piece, nodes.sizes()[:3])
+    scatter = Scatter(np.full((len(tables.horizons), 3), 0.1))
+    for most in (1, 2):
+        assert 1 <= len(attribute(1, tables, scatter, 3.0, 5, most).suspects) <= most
+
+
+def test_rows_match_when_every_condition_does() -> None:
+    nodes = Nodes(len(SCHEMA.attributes), WINDOW)
+    (one,) = coded(Town().slices(1), nodes)
+    office, airline = one.local[:, 0] == 2, one.local[:, 1] == 1
+    np.testing.assert_array_equal(match(one, ((0, 2), (1, 1))), office & airline)
+    assert match(one, ()).all()
+
+
+def test_three_values_have_no_cell_of_their_own() -> None:
+    layout = Horizons((0, 1), 1, (1,)).layout
+    assert cell_of(layout, ((0, 1), (1, 2))) == layout.cell(((0, 1), (1, 2)))
+    assert cell_of(layout, ()) == 0
+    assert cell_of(layout, ((0, 1), (1, 1), (2, 1))) is None
+    assert cell_of(layout, ((3, 1),)) is None

@@ -1,0 +1,271 @@
+"""From findings to news: every story is told once, from its beginning to its end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from monitor.domain import (
+    Cause,
+    Change,
+    Finding,
+    Incident,
+    IncidentSettings,
+    Method,
+    Notification,
+    State,
+)
+from monitor.incidents import identity, track
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TICK = timedelta(minutes=30)
+SETTINGS = IncidentSettings()
+AC = Cause.of(airline="AC")
+AC_BKK = Cause.of(airline="AC", office="BKK")
+
+
+def finding(cause: Cause = AC, **changes: object) -> Finding:
+    usual = Finding(
+        method=Method.EXCESS,
+        outcome="pay",
+        cause=cause,
+        path=("airline=AC", "pay"),
+        score=12.5,
+        p_value=1e-9,
+        q_value=1e-6,
+        observed=40,
+        expected=4,
+        rows=200,
+        horizon=TICK,
+        began=NOON - TICK,
+        rate_before=0.02,
+        rate_now=0.2,
+    )
+    return replace(usual, **changes)  # type: ignore[arg-type]
+
+
+class Story:
+    """Incidents over many ticks."""
+
+    def __init__(self) -> None:
+        self.incidents: tuple[Incident, ...] = ()
+        self.at = NOON
+
+    def tick(self, *findings: Finding, gap: bool = False) -> list[tuple[str, str]]:
+        """One tick; the news in short."""
+        return [
+            (n.change.value, str(n.incident.finding.cause)) for n in self.news(*findings, gap=gap)
+        ]
+
+    def news(self, *findings: Finding, gap: bool = False) -> tuple[Notification, ...]:
+        self.incidents, news = track(self.incidents, findings, self.at, TICK, SETTINGS, gap=gap)
+        self.at += TICK
+        return news
+
+
+def test_an_incident_is_opened_once_and_unchanged_while_it_lasts() -> None:
+    story = Story()
+    assert story.tick(finding()) == [("opened", "airline=AC")]
+    for _ in range(10):
+        assert story.tick(finding()) == []
+    (incident,) = story.incidents
+    assert incident.state is State.OPEN
+    assert incident.opened_at == NOON
+    assert incident.last_seen_at == story.at - TICK
+
+
+def test_an_excess_twice_as_large_is_worse() -> None:
+    story = Story()
+    story.tick(finding())
+    assert story.tick(finding(observed=70)) == []
+    assert story.tick(finding(observed=80, score=20.0)) == [("worsened", "airline=AC")]
+    assert story.tick(finding(observed=90)) == [], "against what was last reported"
+    (incident,) = story.incidents
+    assert incident.worsened_at == (NOON + 2 * TICK,)
+    assert (incident.finding.observed, incident.latest.observed) == (80, 90)
+
+
+def test_worse_without_a_higher_score_still_shows_the_new_counts() -> None:
+    story = Story()
+    story.tick(finding(score=30.0))
+    assert story.tick(finding(observed=100, score=20.0)) == [("worsened", "airline=AC")]
+    (incident,) = story.incidents
+    assert incident.finding.score == 30.0
+    assert incident.finding.observed == 100
+    assert story.tick(finding(observed=100, score=20.0)) == []
+
+
+def test_an_incident_still_growing_after_a_day_is_told_again() -> None:
+    story = Story()
+    story.tick(finding())
+    for _ in range(47):
+        assert story.tick(finding(observed=45)) == []
+    assert story.tick(finding(observed=45)) == [("worsened", "airline=AC")]
+
+
+def test_a_more_exact_cause_refines_the_incident() -> None:
+    story = Story()
+    story.tick(finding())
+    identifier = story.incidents[0].id
+    assert story.tick(finding(AC_BKK, score=20.0)) == [("refined", "airline=AC & office=BKK")]
+    assert story.tick(finding(AC, score=15.0)) == []
+    (incident,) = story.incidents
+    assert incident.id == identifier
+    assert incident.causes == (AC, AC_BKK)
+    assert incident.finding.cause == AC_BKK
+
+
+def test_a_wider_cause_continues_the_story_too() -> None:
+    story = Story()
+    story.tick(finding(AC_BKK))
+    assert story.tick(finding(AC, score=10.0)) == []
+    assert len(story.incidents) == 1
+
+
+def test_everything_is_no_refinement_of_one_airline() -> None:
+    story = Story()
+    story.tick(finding())
+    assert story.tick(finding(Cause()), finding()) == [("opened", "everything")]
+    assert len(story.incidents) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"outcome": "seat"},
+        {"method": Method.PAPER},
+        {"cause": Cause.of(airline="MU")},
+        {"cause": Cause.of(office="BKK")},
+    ],
+    ids=str,
+)
+def test_another_outcome_method_or_cause_is_another_incident(other: dict[str, object]) -> None:
+    story = Story()
+    story.tick(finding())
+    assert [change for change, _ in story.tick(finding(), finding(**other))] == ["opened"]
+    assert len({i.id for i in story.incidents}) == 2
+
+
+def test_two_causes_inside_one_incident_do_not_swap_places() -> None:
+    story = Story()
+    story.tick(finding(AC_BKK))
+    other = Cause.of(airline="AC", office="SEL")
+    assert story.tick(finding(AC_BKK), finding(other)) == [("opened", str(other))]
+    assert story.tick(finding(other), finding(AC_BKK)) == []
+
+
+def test_it_is_resolved_after_patience_and_once() -> None:
+    story = Story()
+    story.tick(finding())
+    assert [story.tick() for _ in range(3)] == [[], [], []]
+    assert story.tick() == [("resolved", "airline=AC")]
+    assert story.tick() == []
+    (incident,) = story.incidents
+    assert incident.state is State.RESOLVED
+    assert incident.resolved_at == NOON + 4 * TICK
+
+
+def test_a_pause_shorter_than_patience_is_no_end() -> None:
+    story = Story()
+    story.tick(finding())
+    for _ in range(6):
+        assert [story.tick(), story.tick(), story.tick(), story.tick(finding())] == [[]] * 4
+
+
+def test_an_ended_finding_opens_nothing_and_keeps_nothing_open() -> None:
+    story = Story()
+    assert story.tick(finding(ended=True)) == []
+    assert story.incidents == ()
+    story.tick(finding())
+    changes = [story.tick(finding(ended=True)) for _ in range(4)]
+    assert changes == [[], [], [], [("resolved", "airline=AC")]]
+
+
+def test_a_gap_resolves_nothing() -> None:
+    story = Story()
+    story.tick(finding())
+    assert [story.tick(gap=True) for _ in range(20)] == [[]] * 20
+    assert story.incidents[0].state is State.OPEN
+    assert story.tick() == [("resolved", "airline=AC")]
+
+
+def test_old_rows_of_a_resolved_incident_do_not_reopen_it() -> None:
+    story = Story()
+    story.tick(finding())
+    for _ in range(4):
+        story.tick()
+    # The 24-hour horizon still holds the failures of noon.
+    assert story.tick(finding(horizon=48 * TICK)) == []
+    assert story.incidents[0].state is State.RESOLVED
+    assert len(story.incidents) == 1
+
+
+def test_failures_that_begin_after_the_end_are_a_new_incident() -> None:
+    story = Story()
+    story.tick(finding())
+    for _ in range(4):
+        story.tick()
+    assert story.tick(finding(began=story.at)) == [("opened", "airline=AC")]
+    old, new = story.incidents
+    assert old.id != new.id
+    assert (old.state, new.state) == (State.RESOLVED, State.OPEN)
+
+
+def test_an_open_incident_is_preferred_to_a_resolved_one() -> None:
+    story = Story()
+    story.tick(finding())
+    for _ in range(4):
+        story.tick()
+    story.tick(finding(began=story.at))
+    assert story.tick(finding()) == []
+    assert story.incidents[1].last_seen_at == story.at - TICK
+
+
+def test_a_resolved_incident_is_forgotten_with_its_rows() -> None:
+    story = Story()
+    story.tick(finding())
+    for _ in range(4 + 47):
+        story.tick()
+    assert len(story.incidents) == 1
+    story.tick()
+    assert story.incidents == ()
+
+
+def test_an_acknowledged_incident_goes_on_and_ends() -> None:
+    story = Story()
+    story.tick(finding())
+    story.incidents = (replace(story.incidents[0], state=State.ACKNOWLEDGED),)
+    assert story.tick(finding()) == []
+    assert story.incidents[0].state is State.ACKNOWLEDGED
+    assert [story.tick() for _ in range(4)][-1] == [("resolved", "airline=AC")]
+
+
+def test_the_identity_hangs_on_what_failed_why_and_when_only() -> None:
+    same = identity(finding(score=1.0, observed=7, path=("x", "pay")), NOON)
+    assert same == identity(finding(), NOON)
+    others = [
+        identity(finding(), NOON + TICK),
+        identity(finding(AC_BKK), NOON),
+        identity(finding(outcome="seat"), NOON),
+        identity(finding(method=Method.PAPER), NOON),
+    ]
+    assert len({same, *others}) == 5
+    assert len(same) == 12
+
+
+def test_identity_does_not_depend_on_the_order_of_findings() -> None:
+    one, two = Story(), Story()
+    findings = [finding(), finding(Cause.of(office="SEL"), score=30.0), finding(outcome="seat")]
+    one.tick(*findings)
+    two.tick(*reversed(findings))
+    assert {i.id for i in one.incidents} == {i.id for i in two.incidents}
+
+
+def test_news_say_when_and_carry_the_incident_as_it_now_is() -> None:
+    story = Story()
+    (opened,) = story.news(finding())
+    assert opened.change is Change.OPENED
+    assert opened.at == NOON
+    assert opened.incident == story.incidents[0]
