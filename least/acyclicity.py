@@ -17,6 +17,9 @@ SCALE_FLOOR = 1e-12
 """Smallest entry of u relative to its largest. A similarity transform by any positive u leaves the
 spectral radius alone, so the bound stays a bound where the floor bites."""
 
+MAX_LOG_RATIO = 30.0
+"""|ln(c/r)| is cut here in the derivatives of b, which would overflow otherwise."""
+
 
 @dataclass(frozen=True, slots=True)
 class BoundGradient:
@@ -59,9 +62,10 @@ def bound_gradient(squared: np.ndarray, rounds: int, row_weight: float) -> Bound
         live = (r > 0) & (c > 0)
         log_r, log_c = np.log(np.where(live, r, 1)), np.log(np.where(live, c, 1))
         b = np.where(live, np.exp(row_weight * log_r + (1 - row_weight) * log_c), 0)
+        ratio = np.clip(log_c - log_r, -MAX_LOG_RATIO, MAX_LOG_RATIO)
         # ∂b/∂r and ∂b/∂c
-        x = np.where(live, row_weight * np.exp((1 - row_weight) * (log_c - log_r)), 0)
-        y = np.where(live, (1 - row_weight) * np.exp(row_weight * (log_r - log_c)), 0)
+        x = np.where(live, row_weight * np.exp((1 - row_weight) * ratio), 0)
+        y = np.where(live, (1 - row_weight) * np.exp(-row_weight * ratio), 0)
         grown = u * b
         scale = grown.max(initial=0) or dtype.type(1)  # δ does not depend on the scale of u
         floored = (grown > 0) & (grown / scale < SCALE_FLOOR)

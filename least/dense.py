@@ -17,15 +17,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from least.acyclicity import exponential_acyclicity
+from least.acyclicity import MAX_LOG_RATIO, exponential_acyclicity
 from least.lagrangian import Inner, minimise
 from least.problem import Fit, Options, ProblemError
 
 SCALE_FLOOR = {"float32": 1e-9, "float64": 1e-12}
 """Smallest entry of u relative to its largest (see acyclicity.SCALE_FLOOR)."""
-
-MAX_LOG_RATIO = 30.0
-"""|ln(c/r)| is cut here in the derivatives of b, which would leave float32 otherwise."""
 
 JIT_LIMIT = 256
 """Largest padded size that XLA compiles; above, its matrix products are slower than Eigen's

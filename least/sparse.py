@@ -1,0 +1,447 @@
+"""LEAST-SP: LEAST on a fixed sparse support, in O(k·s) per step.
+
+W lives only on candidate edges (a screened or random support, CSC order). The constraint is the
+factored δ on that support; the loss uses the Gram matrix of each node's few candidate parents, or
+random batches of rows as in the paper. Equal to the dense learner on a full support.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+
+from least.lagrangian import Inner, minimise
+from least.peeling import peel
+from least.problem import Options, OuterStep, ProblemError, Status
+from least.screening import (
+    both_directions,
+    correlation_neighbours,
+    pursue,
+    pursuit_support,
+    random_support,
+    solve_chosen,
+)
+from least.sparse_kernels import (
+    adam_step,
+    batch_gradient,
+    bound_gradient,
+    copy_blocks,
+    fill_blocks,
+    loss_gradient,
+    proximal_step,
+    step_lengths,
+)
+
+Support = Literal["pursuit", "correlation", "random"]
+
+MOST_PARENTS = 400
+"""Candidate parents per node: its Gram block has the square of this. The strongest stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseFit:
+    """A learned sparse graph and how it came about; see `Fit` for the shared fields."""
+
+    weights: Any
+    """(d, d) scipy.sparse.csr_array; W[i, j] is i → j; acyclic."""
+    status: Status
+    steps: int
+    delta: float
+    """δ of LEAST's weights before the threshold."""
+    history: tuple[OuterStep, ...]
+    start: str
+    threshold: float
+    """τ: |W| up to this was cut; the smallest that leaves no cycle."""
+    support: int
+    """Candidate edges W could live on."""
+    changed: int = 0
+    """Edges in which the result differs from an ordering start."""
+
+
+def fit(
+    X: np.ndarray,
+    *,
+    start: Literal["ordering", "random"] = "ordering",
+    support: Support = "pursuit",
+    neighbours: int = 50,
+    options: Options | None = None,
+    threshold: float = 0.3,
+    refit: bool = True,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> SparseFit:
+    """Learn a sparse W from rows.
+
+    Args:
+        X: (n, d) finite numbers; centred here; kept as float32.
+        start: "ordering" peels (equal noise variances) and polishes with LEAST on the edges found;
+            "random" is LEAST alone on the screened support.
+        support: where W may live when the start is "random": edges kept by orthogonal matching
+            pursuit, the top `neighbours` by correlation, or the paper's blind draw of density
+            `options.density`.
+        neighbours: candidates per node for "pursuit" and "correlation".
+        options: LEAST's; None takes a short polish or an annealed schedule.
+        threshold: |W| up to this is no edge.
+        refit: least squares along the learned order, on the support, with insignificant edges left
+            out; False returns LEAST's own weights.
+        progress: called with (stage, done, of).
+    """
+    X = np.asarray(X)
+    if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
+        raise ProblemError(f"X must be (n ≥ 2, d ≥ 1), not {X.shape}")
+    variables = np.ascontiguousarray(X.T, np.float32)
+    if not np.isfinite(variables).all():
+        raise ProblemError("X holds a number that is not finite as float32")
+    variables = variables - variables.mean(1, keepdims=True, dtype=np.float64).astype(np.float32)
+    d = len(variables)
+    options = options or (POLISH if start == "ordering" else ANNEALED)
+    if start == "ordering":
+        report = None if progress is None else (lambda a, b: progress("ordering", a, b))
+        found = peel(variables, progress=report)
+        initial: np.ndarray | None = found.weights
+        sources, targets = found.sources, found.targets
+    elif start == "random":
+        sources, targets = _support(variables, support, neighbours, options, progress)
+        initial = None
+    else:
+        raise ProblemError(f"unknown start {start!r}: ordering or random")
+    learned, outcome = fit_support(variables, sources, targets, initial, options, progress)
+    if refit:
+        learned = refit_along(variables, cut_cycles(learned), sources, targets)
+    weights, tau = prune(learned, threshold)
+    changed = 0
+    if initial is not None:
+        begun, _ = prune(sp.csr_array((initial, (sources, targets)), shape=(d, d)), threshold)
+        changed = int(abs((begun != 0).astype(int) - (weights != 0).astype(int)).sum())
+    return replace(outcome, weights=weights, start=start, threshold=tau, changed=changed)
+
+
+def fit_support(
+    variables: np.ndarray,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    initial: np.ndarray | None = None,
+    options: Options | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> tuple[Any, SparseFit]:
+    """LEAST-SP itself, on a given support.
+
+    Args:
+        variables: (d, n) float32, centred, contiguous.
+        sources, targets: (s,) the candidate edges, each once, none i → i.
+        initial: (s,) W₀ on them; None draws Glorot-uniform weights for a share ζ of them.
+        options: `batch` takes that many random rows per step instead of the Gram blocks. Entries
+            that are zero after an outer step leave the support, so that W stays sparse.
+
+    Returns:
+        W as csr_array before any threshold, and the record of the fit (its `weights` the same).
+    """
+    options = options or ANNEALED
+    problem = _Problem.build(variables, sources, targets)
+    if initial is None:
+        rng = np.random.default_rng(options.seed)
+        limit = np.sqrt(6 / (2 * problem.d))
+        drawn = rng.uniform(-limit, limit, problem.edges) * (
+            rng.random(problem.edges) < options.density
+        )
+    else:
+        drawn = np.asarray(initial, float)[problem.origin]
+    held = [problem]
+
+    def inner(w: np.ndarray, rho: float, eta: float, stage: int) -> Inner[np.ndarray]:
+        current = held[0]
+        if progress is not None:
+            progress("LEAST-SP", stage, options.outer_steps)
+        w = w.copy()
+        run = _proximal if options.optimizer == "proximal" else _adam
+        delta, loss, steps, change = run(current, w, rho, eta, stage, options)
+        if stage + 1 < options.outer_steps and (w == 0).any() and not options.restart:
+            held[0] = current.keep(w != 0)
+            w = w[w != 0]
+        return Inner(w, delta, loss, steps, change)
+
+    outcome = minimise(inner, drawn, options)
+    final = held[0]
+    weights = sp.csr_array(
+        (outcome.weights, (final.rows, final.columns())), shape=(final.d, final.d)
+    )
+    weights.eliminate_zeros()
+    record = SparseFit(
+        weights, outcome.status, outcome.steps, outcome.delta, outcome.history,
+        start="random" if initial is None else "given", threshold=0.0, support=problem.edges,
+    )  # fmt: skip
+    return weights, record
+
+
+POLISH = Options(eta=1.0, inner_steps=10, dtype="float64")
+"""After an ordering start."""
+
+ANNEALED = Options(
+    l1=0.03, eta=0.01, eta_growth=2.2, outer_steps=16, inner_steps=100, density=0.0,
+    delta_tolerance=0.0, tolerance=1e-4, dtype="float64",
+)  # fmt: skip
+"""LEAST alone: W = 0, then a multiplier that grows from 0.01 to 1,400."""
+
+
+def _support(
+    variables: np.ndarray,
+    kind: Support,
+    neighbours: int,
+    options: Options,
+    progress: Callable[[str, int, int], None] | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    d = len(variables)
+    if d == 1:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if kind == "random":
+        return random_support(d, options.density, np.random.default_rng(options.seed))
+    if kind not in ("pursuit", "correlation"):
+        raise ProblemError(f"unknown support {kind!r}: pursuit, correlation or random")
+    if kind == "pursuit":
+        return both_directions(*pursuit_support(variables, neighbours, progress=progress), d)
+    near = correlation_neighbours(variables, neighbours)
+    return both_directions(np.repeat(np.arange(d), near.shape[1]), near.ravel().astype(np.int64), d)
+
+
+def prune(weights: Any, threshold: float) -> tuple[Any, float]:
+    """Cut |W| ≤ τ with the smallest τ ≥ `threshold` that leaves no cycle.
+
+    Returns:
+        csr_array and τ.
+    """
+    coordinates = sp.coo_array(weights)
+    sizes = np.abs(coordinates.data)
+    levels = np.concatenate([[threshold], np.unique(sizes[sizes > threshold])])
+
+    def cut(level: float) -> Any:
+        keep = sizes > level
+        return sp.csr_array(
+            (coordinates.data[keep], (coordinates.row[keep], coordinates.col[keep])),
+            shape=coordinates.shape,
+        )
+
+    low, high = -1, len(levels) - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_acyclic(cut(levels[middle])):
+            high = middle
+        else:
+            low = middle
+    return cut(levels[high]), float(levels[high])
+
+
+def is_acyclic(weights: Any) -> bool:
+    """Exact: every strongly connected component is a single node without a loop."""
+    if weights.diagonal().any():
+        return False
+    count, _ = connected_components(weights, directed=True, connection="strong")
+    return bool(count == weights.shape[0])
+
+
+def cut_cycles(weights: Any, share: float = 0.02) -> Any:
+    """The graph without the weakest edges of its cycles.
+
+    Where one threshold for the whole graph would cost every weaker edge, this takes the weakest
+    `share` (at least one) of the edges inside each strongly connected component, again and again.
+    """
+    graph = sp.coo_array(weights)
+    row, col, data = graph.row, graph.col, graph.data
+    while True:
+        matrix = sp.csr_array((data, (row, col)), shape=graph.shape)
+        count, component = connected_components(matrix, directed=True, connection="strong")
+        inside = np.flatnonzero(component[row] == component[col])
+        if count == graph.shape[0] or not len(inside):
+            return matrix
+        ranked = inside[np.lexsort((np.abs(data[inside]), component[row[inside]]))]
+        sizes = np.bincount(component[row[ranked]], minlength=count)
+        place = np.arange(len(ranked)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        quota = np.maximum(np.ceil(share * sizes), 1)
+        keep = np.ones(len(data), bool)
+        keep[ranked[place < quota[component[row[ranked]]]]] = False
+        row, col, data = row[keep], col[keep], data[keep]
+
+
+def refit_along(
+    variables: np.ndarray,
+    graph: Any,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    significance: float = 3.5,
+) -> Any:
+    """Forward selection for every node among the support's edges that agree with a graph's order.
+
+    Args:
+        variables: (d, n).
+        graph: acyclic; only its order is used.
+        sources, targets: the support.
+
+    Returns:
+        csr_array, acyclic.
+    """
+    d, n = variables.shape
+    rank = topological_rank(graph)
+    agree = rank[sources] < rank[targets]
+    by_target = np.lexsort((sources[agree], targets[agree]))
+    parents, nodes = sources[agree][by_target], targets[agree][by_target]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(nodes, minlength=d))])
+    kept = np.zeros(len(parents), bool)
+    weights = np.zeros(len(parents))
+    for q in np.flatnonzero(np.diff(starts)):
+        mine = parents[starts[q] : starts[q + 1]]
+        rows = variables[np.concatenate([[q], mine])]
+        gram = (rows @ rows.T / n).astype(float)
+        chosen = np.empty(len(mine), np.int64)
+        count, _ = pursue(gram, len(mine), significance**2 / n, chosen)
+        if count:
+            kept[starts[q] + chosen[:count]] = True
+            weights[starts[q] + chosen[:count]] = solve_chosen(gram, chosen[:count])
+    return sp.csr_array((weights[kept], (parents[kept], nodes[kept])), shape=(d, d))
+
+
+def topological_rank(weights: Any) -> np.ndarray:
+    """(d,) place of each node in an order with causes first; the graph must have no cycle."""
+    graph = sp.csr_array(weights)
+    incoming = np.bincount(graph.indices, minlength=graph.shape[0])
+    rank, placed = np.empty(graph.shape[0], np.int64), 0
+    layer = np.flatnonzero(incoming == 0)
+    while len(layer):
+        rank[layer] = np.arange(placed, placed + len(layer))
+        placed += len(layer)
+        children = graph[layer].indices
+        incoming -= np.bincount(children, minlength=graph.shape[0])
+        touched = np.unique(children)
+        layer = touched[incoming[touched] == 0]
+    assert placed == graph.shape[0]
+    return rank
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """The support in CSC order with each column's small Gram block."""
+
+    d: int
+    starts: np.ndarray  # (d+1,) int64; column q's edges are starts[q]:starts[q+1]
+    rows: np.ndarray  # (s,) int32, source of each edge
+    origin: np.ndarray  # (s,) position of each edge in the caller's arrays
+    offsets: np.ndarray  # (d+1,) int64 into blocks
+    blocks: np.ndarray  # Σ k² float32: G over the candidate parents of each column
+    pull: np.ndarray  # (s,) float64: G[source, target]
+    variance: np.ndarray  # (d,) G's diagonal
+    variables: np.ndarray  # (d, n)
+
+    @property
+    def edges(self) -> int:
+        return len(self.rows)
+
+    def columns(self) -> np.ndarray:
+        return np.repeat(np.arange(self.d), np.diff(self.starts))
+
+    @staticmethod
+    def build(variables: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> _Problem:
+        d, n = variables.shape
+        if (np.asarray(sources) == np.asarray(targets)).any():
+            raise ProblemError("the support holds an edge from a node to itself")
+        origin = np.lexsort((sources, targets))
+        rows, columns = np.asarray(sources)[origin], np.asarray(targets)[origin]
+        if ((np.diff(rows) == 0) & (np.diff(columns) == 0)).any():
+            raise ProblemError("the support holds an edge twice")
+        counts = np.bincount(columns, minlength=d)
+        if len(counts) and counts.max(initial=0) > MOST_PARENTS:
+            strength = np.abs(np.einsum("ij,ij->i", variables[rows], variables[columns]))
+            strength /= np.maximum(np.linalg.norm(variables[rows], axis=1), 1e-30)
+            by_strength = np.lexsort((-strength, columns))
+            place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+            kept = np.sort(by_strength[place < MOST_PARENTS])
+            origin, rows, columns = origin[kept], rows[kept], columns[kept]
+            counts = np.minimum(counts, MOST_PARENTS)
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts.astype(np.int64) ** 2)])
+        blocks, pull = np.empty(offsets[-1], np.float32), np.empty(len(rows))
+        rows = rows.astype(np.int32)
+        fill_blocks(variables, starts, rows, offsets, blocks, pull)
+        variance = np.einsum("ij,ij->i", variables, variables, dtype=np.float64) / n
+        return _Problem(d, starts, rows, origin, offsets, blocks, pull, variance, variables)
+
+    def keep(self, edges: np.ndarray) -> _Problem:
+        """The problem on part of its support."""
+        counts = np.add.reduceat(np.append(edges, False).astype(np.int64), self.starts[:-1])
+        counts[np.diff(self.starts) == 0] = 0
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(counts**2)])
+        blocks = np.empty(offsets[-1], np.float32)
+        copy_blocks(self.starts, self.offsets, self.blocks, edges, offsets, blocks)
+        return _Problem(
+            self.d, starts, self.rows[edges], self.origin[edges], offsets, blocks,
+            self.pull[edges], self.variance, self.variables,
+        )  # fmt: skip
+
+
+Report = tuple[float, float, int, float]
+"""δ, loss, steps, last change."""
+
+
+def _proximal(
+    problem: _Problem, w: np.ndarray, rho: float, eta: float, stage: int, options: Options
+) -> Report:
+    """The dense learner's proximal step on the support; changes `w` in place."""
+    lengths = np.empty(problem.d)
+    step_lengths(problem.starts, problem.offsets, problem.blocks, lengths)
+    y, ridge = w.copy(), np.zeros_like(w)
+    gradient, slope, momentum, change, taken = np.empty_like(w), np.empty_like(w), 1.0, np.inf, 0
+    for taken in range(1, options.inner_steps + 1):
+        delta = bound_gradient(
+            problem.starts, problem.rows, w, options.rounds, options.row_weight, slope
+        )
+        loss_gradient(problem.starts, problem.offsets, problem.blocks, problem.pull, y, gradient)
+        change, momentum = proximal_step(
+            problem.starts, w, y, gradient, slope, ridge, lengths, options.l1,
+            rho * delta + eta, options.zero_below, momentum, taken == 1,
+        )  # fmt: skip
+        if not np.isfinite(change) or change <= options.tolerance:
+            break
+    return _report(problem, w, options, taken, change)
+
+
+def _adam(
+    problem: _Problem, w: np.ndarray, rho: float, eta: float, stage: int, options: Options
+) -> Report:
+    """The paper's optimiser on the support, with Gram blocks or batches; changes `w` in place."""
+    mean, spread = np.zeros_like(w), np.zeros_like(w)
+    gradient, slope, change, taken = np.empty_like(w), np.empty_like(w), np.inf, 0
+    rng = np.random.default_rng([options.seed, stage])
+    for taken in range(1, options.inner_steps + 1):
+        delta = bound_gradient(
+            problem.starts, problem.rows, w, options.rounds, options.row_weight, slope
+        )
+        if options.batch is None:
+            loss_gradient(
+                problem.starts, problem.offsets, problem.blocks, problem.pull, w, gradient
+            )
+        else:
+            picked = rng.integers(0, problem.variables.shape[1], options.batch)
+            batch = np.ascontiguousarray(problem.variables[:, picked])
+            batch_gradient(batch, problem.starts, problem.rows, w, gradient)
+        change = adam_step(
+            w, gradient, slope, mean, spread, taken, options.learning_rate, options.l1,
+            rho * delta + eta, options.zero_below,
+        )  # fmt: skip
+        if not np.isfinite(change) or change <= options.tolerance:
+            break
+    return _report(problem, w, options, taken, change)
+
+
+def _report(
+    problem: _Problem, w: np.ndarray, options: Options, taken: int, change: float
+) -> Report:
+    slope, gradient = np.empty_like(w), np.empty_like(w)
+    delta = bound_gradient(
+        problem.starts, problem.rows, w, options.rounds, options.row_weight, slope
+    )
+    loss_gradient(problem.starts, problem.offsets, problem.blocks, problem.pull, w, gradient)
+    # ½·tr((I−W)ᵀG(I−W)) = ½·Σ G_qq − Σ w·pull + ½·Σ w·(Gw), and the gradient is Gw − pull.
+    loss = 0.5 * problem.variance.sum() + 0.5 * float(w @ (gradient - problem.pull))
+    return delta, loss + options.l1 * float(np.abs(w).sum()), taken, float(change)
