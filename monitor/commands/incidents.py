@@ -87,15 +87,16 @@ def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
     from rich.text import Text
 
     from monitor.domain import State
-    from monitor.edge.wording import cause_text, duration, number, percent
+    from monitor.edge.wording import cause_text, duration, number
 
     styles = {State.OPEN: "bold red", State.ACKNOWLEDGED: "yellow", State.RESOLVED: "green"}
     table = Table(box=box.SIMPLE_HEAD)
     opened = f"opened ({found[0].opened_at.astimezone(zone):%Z})"
-    for name in ("id", "state", opened, "lasted", "what fails", "cause"):
-        table.add_column(name)
-    for name in ("failed", "expected", "rate", "score"):
-        table.add_column(name, justify="right")
+    for name in ("id", "state", opened, "lasted", "what fails"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("cause")
+    for name in ("failed", "expected", "score"):
+        table.add_column(name, justify="right", no_wrap=True)
     for incident in found:
         finding = incident.finding
         ended = incident.resolved_at or incident.last_seen_at
@@ -109,7 +110,6 @@ def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
             Text(cause_text(finding.cause)),
             number(finding.observed),
             number(finding.expected),
-            f"{percent(finding.rate_before)} → {percent(finding.rate_now)}",
             number(finding.score),
         )
     return table

@@ -18,25 +18,30 @@ def time_text(at: datetime | None, zone: tzinfo = UTC) -> str:
 
 
 def number(value: float) -> str:
-    """Counts in full, small expectations with one digit.
+    """Counts in full, expectations with as many digits as matter.
 
-    >>> number(12034), number(3.25)
-    ('12,034', '3.2')
+    >>> number(12034), number(3.25), number(0.0312)
+    ('12,034', '3.2', '0.031')
     """
     if not math.isfinite(value):
         return "∞" if value > 0 else "–"
-    return f"{value:,.0f}" if value >= 100 or value == round(value) else f"{value:.1f}"
+    if value >= 100 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def percent(value: float) -> str:
-    """A share.
+    """A share, with two digits that matter.
 
-    >>> percent(0.0123), percent(0.4)
-    ('1.2 %', '40 %')
+    >>> percent(0.0123), percent(0.4), percent(0.00036), percent(0.0)
+    ('1.2 %', '40 %', '0.036 %', '0 %')
     """
     if not math.isfinite(value):
         return "–"
-    return f"{value:.0%}".replace("%", " %") if value >= 0.1 else f"{value:.1%}".replace("%", " %")
+    hundredths = 100 * value
+    if hundredths == 0 or hundredths >= 10:
+        return f"{hundredths:.0f} %"
+    return f"{hundredths:.1f} %" if hundredths >= 1 else f"{hundredths:.2g} %"
 
 
 def probability(value: float) -> str:

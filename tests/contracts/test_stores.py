@@ -527,6 +527,40 @@ def test_kill_9_at_any_instant_leaves_a_whole_number_of_ticks(tmp_path: Path) ->
     assert last > 0
 
 
+def test_of_two_monitors_on_one_store_the_second_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "monitor.db")
+    first, second = open_store(path), open_store(path)
+    second.load()
+    first.load()
+    first.commit(Work(position={"at": 1}))
+    # Its counts do not know of the other's tick: writing them would forget it.
+    with pytest.raises(StoreError, match="another least-monitor"):
+        second.commit(Work(position={"at": 7}))
+    first.commit(Work(position={"at": 2}, incidents=(incident("a1"),)))
+    # Operators are no monitors.
+    second.acknowledge("a1", NOON, "maria")
+    first.commit(Work(position={"at": 3}))
+    assert second.load().position == {"at": 3}
+    second.commit(Work(position={"at": 4}))  # the first has ended, the second takes over
+    for store in (first, second):
+        store.close()
+
+
+def test_a_store_of_the_first_release_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = str(tmp_path / "monitor.db")
+    store = open_store(path)
+    store.commit(Work(position={"at": 1}))
+    store.close()
+    with sqlite3.connect(path) as raw:
+        raw.execute("DROP TABLE generation")
+        raw.execute("DELETE FROM schema_version WHERE version > 1")
+    raw.close()
+    store = open_store(path)
+    store.commit(Work(state={"a": b"1"}))
+    assert store.load().position == {"at": 1}
+    store.close()
+
+
 @pytest.mark.service
 @pytest.mark.slow
 def test_a_restarted_postgres_is_reached_again(postgres: str) -> None:

@@ -80,11 +80,13 @@ class Console:
     ) -> Response:
         """One incident: what fails, how it gets there, and why we believe it."""
         edges = status.diagnosis.edges if status.diagnosis else ()
+        cause = incident.finding.cause
         return self._page(
             "incident.html",
             status,
             incident=incident,
             picture=draw(incident.finding.path or (incident.finding.outcome,), edges),
+            roots=[f"{name}={value}" for name, values in cause.selector for value in values],
             audit=audit,
             label=label,
         )

@@ -48,8 +48,9 @@ def details(notification: Notification) -> Sequence[tuple[str, str]]:
             f"q {probability(finding.q_value)}",
         ),
     ]
-    if finding.codes:
-        facts.append(("codes", ", ".join(finding.codes)))
+    named = {value for _, values in finding.cause.selector for value in values}
+    if codes := [code for code in finding.codes if code not in named]:
+        facts.append(("codes", ", ".join(codes)))
     if resolved:
         lasted = (incident.resolved_at or notification.at) - incident.opened_at
         facts.append(("lasted", duration(lasted)))

@@ -35,6 +35,7 @@ from monitor.edge.store import (
     OutboxCount,
     OutboxItem,
     Saved,
+    StoreError,
     Verdict,
     Work,
     acknowledged,
@@ -65,6 +66,7 @@ class SqlStore:
         self._read, self._write = self._database.read, self._database.write
         with self._write() as connection:
             tables.migrate(connection)
+            self._commits = _commits(connection)
 
     def _upsert(self, connection: Connection, table: Table, rows: _Rows) -> None:
         if not rows:
@@ -75,8 +77,9 @@ class SqlStore:
         connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
 
     def commit(self, work: Work) -> None:
-        """See `Store`."""
+        """See `Store`. Refused when another process has committed since the last `load`."""
         with self._write() as connection:
+            self._claim(connection)
             self._upsert(
                 connection,
                 tables.slices,
@@ -97,6 +100,19 @@ class SqlStore:
             self._write_incidents(connection, work.incidents)
             self._queue(connection, work)
             self._reject(connection, work.rejected)
+        self._commits += 1
+
+    def _claim(self, connection: Connection) -> None:
+        table = tables.generation
+        claimed = connection.execute(
+            update(table).where(table.c.commits == self._commits).values(commits=self._commits + 1)
+        )
+        if claimed.rowcount != 1:
+            raise StoreError(
+                f"store {self._database.name}: another least-monitor has written to it since "
+                "this one read it. Only one may run: end the other and start this one again, "
+                "which goes on from there; or give each a [store] url of its own"
+            )
 
     def _write_incidents(self, connection: Connection, incoming: Sequence[Incident]) -> None:
         if not incoming:
@@ -183,6 +199,7 @@ class SqlStore:
     def load(self) -> Saved:
         """See `Store`. Reads one consistent moment."""
         with self._read() as connection:
+            self._commits = _commits(connection)
             table = tables.slices.c
             found = connection.execute(select(table.start, table.data).order_by(table.start))
             slices = _pairs(found)
@@ -373,6 +390,10 @@ class SqlStore:
     def close(self) -> None:
         """See `Store`."""
         self._database.close()
+
+
+def _commits(connection: Connection) -> int:
+    return int(connection.execute(select(tables.generation.c.commits)).scalar_one())
 
 
 def _unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:

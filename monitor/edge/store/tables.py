@@ -67,6 +67,14 @@ metadata = MetaData()
 
 schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
+generation = Table(
+    "generation",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    # Ticks committed so far: tells a writer that another one has been here.
+    Column("commits", BigInteger, nullable=False),
+)
+
 slices = Table(
     "slices",
     metadata,
@@ -169,7 +177,12 @@ def _create(connection: Connection) -> None:
     metadata.create_all(connection)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create,)
+def _count_commits(connection: Connection) -> None:
+    generation.create(connection, checkfirst=True)
+    connection.execute(insert(generation).values(id=1, commits=0))
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create, _count_commits)
 """Step i turns version i into version i + 1; an empty database is version 0. Append only."""
 
 
