@@ -66,6 +66,8 @@ class Suspect:
     matches: list[np.ndarray] = field(default_factory=list)
     """Per slice: which rows are the cause's."""
     ended: bool = False
+    codes: tuple[int, ...] = ()
+    """Error codes that gave it away."""
 
     def total(self, span: int) -> tuple[float, float, float]:
         """Observed, expected and rows over the last `span` slices."""
@@ -116,7 +118,7 @@ def attribute(
     if len(suspects) > 1:
         suspects = _jointly(suspects, scan, threshold)
     for suspect in suspects:
-        suspect.ended = _has_ended(suspect, tables.horizons[suspect.horizon])
+        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon])
     return Attribution(tuple(suspects), best, unexplained)
 
 
@@ -350,7 +352,7 @@ def match(coded: Coded, conditions: Conditions) -> np.ndarray:
     return hit
 
 
-def _has_ended(suspect: Suspect, span: int) -> bool:
+def has_ended(suspect: Suspect, span: int) -> bool:
     """True when some recent suffix prefers the base rate over the incident's."""
     for suffix in SUFFIXES:
         if suffix >= span or suffix >= len(suspect.observed):

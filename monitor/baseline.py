@@ -21,7 +21,9 @@ from monitor.window import QUANTUM
 SHRINK = 15.0
 """Expected failures that a value's multiplier of 1 is worth."""
 SHRINK_DAY = 10.0
-SAMPLE_ROWS = 1500
+SHRINK_CODES = 20.0
+"""Failures that the overall shares of codes are worth to a single parent."""
+SAMPLE_ROWS = 400
 """Rows a slice keeps as exposure; failures are all kept."""
 CAP = 2.0
 """In periods when everything failed, failures teach at most this multiple of the expected."""
@@ -86,7 +88,7 @@ class Baseline:
     base: np.ndarray  # (outcomes,)
     day: np.ndarray  # (outcomes, slots per day)
     multipliers: tuple[np.ndarray, ...]  # per attribute (outcomes, nodes)
-    codes: np.ndarray  # (outcomes, codes) share of each error code among failures
+    codes: np.ndarray  # (outcomes, parent nodes, codes) share of each code among failures
     fitted_at: int  # µs since the epoch
 
     def expected(self, local: np.ndarray, slot: int) -> np.ndarray:
@@ -106,6 +108,59 @@ class Baseline:
             rate *= np.where(inside, factor, 1.0).T
         rate = np.minimum(rate, 0.999)
         return np.asarray(np.maximum(np.round(rate / QUANTUM), 1.0) * QUANTUM)
+
+
+def _code_shares(
+    failures: np.ndarray, code: np.ndarray, parent: np.ndarray, codes: int, parents: int
+) -> np.ndarray:
+    """(parents, codes) share of each code among a parent's failures, shrunk to the overall one."""
+    hit = (code >= 0) & (failures > 0)
+    cell = np.maximum(parent[hit], 0) * codes + code[hit]
+    seen = np.bincount(cell, failures[hit], parents * codes).reshape(parents, codes)
+    overall = seen.sum(axis=0) + 1e-3
+    overall /= overall.sum()
+    return np.asarray(
+        (seen + SHRINK_CODES * overall) / (seen.sum(axis=1, keepdims=True) + SHRINK_CODES)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """One outcome's history, row by row."""
+
+    start: np.ndarray  # (n,) ascending
+    slot: np.ndarray  # (n,)
+    values: np.ndarray  # (n, attributes)
+    exposure: np.ndarray  # (n,)
+    failures: np.ndarray  # (n,)
+
+
+def _blank(
+    outcomes: int,
+    slots: int,
+    sizes: tuple[int, ...],
+    skip: tuple[int, ...],
+    parents: int,
+    code: int | None,
+    fitted_at: int,
+) -> Baseline:
+    return Baseline(
+        np.zeros(outcomes),
+        np.ones((outcomes, slots)),
+        tuple(np.ones((outcomes, 0 if a in skip else size)) for a, size in enumerate(sizes)),
+        np.zeros((outcomes, parents, 0 if code is None else sizes[code])),
+        fitted_at,
+    )
+
+
+def _copy(before: Baseline, after: Baseline) -> None:
+    """Take over a fit; nodes that are new since then keep a multiplier of 1."""
+    after.base[:] = before.base
+    after.day[:] = before.day
+    for old, new in zip(before.multipliers, after.multipliers, strict=True):
+        new[:, : old.shape[1]] = old
+    _, parents, codes = before.codes.shape
+    after.codes[:, :parents, :codes] = before.codes
 
 
 class History:
@@ -135,7 +190,11 @@ class History:
         sizes: tuple[int, ...],
         skip: tuple[int, ...],
         masks: tuple[Mask, ...],
-        parent_codes: int | None,
+        code: int | None = None,
+        parent: int | None = None,
+        *,
+        only: int | None = None,
+        before: Baseline | None = None,
     ) -> Baseline:
         """Fit base, day and multipliers by iterative proportional fitting.
 
@@ -144,60 +203,75 @@ class History:
             sizes: nodes per attribute.
             skip: attributes without a multiplier (error codes).
             masks: rows that must not teach.
-            parent_codes: index of the error-code attribute, if any.
+            code: index of the error-code attribute, if any.
+            parent: index of the attribute whose values have codes of their own.
+            only: fit this outcome alone and take the others from `before`.
+            before: the last fit.
         """
         pieces = [t for t in self.taught if len(t.exposure)]
-        values = np.concatenate([t.values for t in pieces])
-        exposure = np.concatenate([t.exposure for t in pieces])
-        failures = np.concatenate([t.failures for t in pieces])
-        lengths = [len(t.exposure) for t in pieces]
-        start = np.repeat([t.start for t in pieces], lengths)
-        slot = np.repeat([t.slot for t in pieces], lengths)
-        local = local_of(values)
-        outcomes = failures.shape[1]
-        base, day = np.empty(outcomes), np.empty((outcomes, self._slots))
-        multipliers = tuple(
-            np.ones((outcomes, 0 if a in skip else size)) for a, size in enumerate(sizes)
-        )
-        code_size = 0 if parent_codes is None else sizes[parent_codes]
-        codes = np.zeros((outcomes, code_size))
-        for o in range(outcomes):
-            y, w = failures[:, o].copy(), exposure.copy()
-            for mask in masks:
-                if mask.outcome != o or mask.last < pieces[0].start:
-                    continue
-                begin, end = np.searchsorted(start, [mask.first, mask.last + 1])
-                during = slice(int(begin), int(end))
-                if not mask.conditions:
-                    y[during] *= self._cap(mask, o)
-                    continue
-                matched = np.ones(len(y[during]), bool)
-                for a, code in mask.conditions:
-                    matched &= (local if code == OTHER else values)[during, a] == code
-                y[during][matched] = 0
-                w[during][matched] = 0
-            base[o] = (y.sum() + 0.5) / (w.sum() + 1.0)
-            e = base[o] * w
-            day[o] = self._day(slot, y, e)
-            e *= day[o][slot]
+        outcomes = pieces[0].failures.shape[1]
+        parents = 1 if parent is None else sizes[parent]
+        fitted = _blank(outcomes, self._slots, sizes, skip, parents, code, pieces[-1].start)
+        if before is not None:
+            _copy(before, fitted)
+        for o in range(outcomes) if only is None else (only,):
+            rows = self._rows(pieces, o)
+            local = local_of(rows.values)
+            self._mask(rows, local, masks, o)
+            y = rows.failures
+            fitted.base[o] = (y.sum() + 0.5) / (rows.exposure.sum() + 1.0)
+            e = fitted.base[o] * rows.exposure
+            fitted.day[o] = self._day(rows.slot, y, e)
+            e *= fitted.day[o][rows.slot]
+            for multiplier in fitted.multipliers:
+                multiplier[o] = 1.0
             for _ in range(2):
                 for a, size in enumerate(sizes):
                     if a in skip:
                         continue
                     node: np.ndarray = local[:, a]
                     inside = node != MISSING
-                    old = multipliers[a][o]
+                    old = fitted.multipliers[a][o].copy()
                     seen = np.bincount(node[inside], y[inside], size)
                     fair = np.bincount(node[inside], e[inside], size) / old
                     new = (seen + SHRINK) / (fair + SHRINK)
                     e[inside] *= (new / old)[node[inside]]
-                    multipliers[a][o] = new
-            if parent_codes is not None:
-                seen_code = local[:, parent_codes]
-                hit = (seen_code >= 0) & (y > 0)
-                share = np.bincount(seen_code[hit], y[hit], code_size) + 0.2
-                codes[o] = share / share.sum()
-        return Baseline(base, day, multipliers, codes, pieces[-1].start)
+                    fitted.multipliers[a][o] = new
+            if code is not None:
+                above = np.zeros(len(local), np.int64) if parent is None else local[:, parent]
+                fitted.codes[o] = _code_shares(y, local[:, code], above, sizes[code], parents)
+        return fitted
+
+    @staticmethod
+    def _rows(pieces: list[Taught], o: int) -> _Rows:
+        kept = [(t.exposure > 0) | (t.failures[:, o] > 0) for t in pieces]
+        lengths = [int(np.count_nonzero(k)) for k in kept]
+        both = list(zip(pieces, kept, strict=True))
+        return _Rows(
+            np.repeat([t.start for t in pieces], lengths),
+            np.repeat([t.slot for t in pieces], lengths),
+            np.concatenate([t.values[k] for t, k in both]),
+            np.concatenate([t.exposure[k] for t, k in both]),
+            np.concatenate([t.failures[k, o] for t, k in both]),
+        )
+
+    def _mask(self, rows: _Rows, local: np.ndarray, masks: tuple[Mask, ...], o: int) -> None:
+        """Silence the rows of reported causes, in place."""
+        for mask in masks:
+            if mask.outcome != o:
+                continue
+            begin, end = np.searchsorted(rows.start, [mask.first, mask.last + 1])
+            if begin == end:
+                continue
+            during = slice(int(begin), int(end))
+            if not mask.conditions:
+                rows.failures[during] *= self._cap(mask, o)
+                continue
+            matched = np.ones(int(end - begin), bool)
+            for a, value in mask.conditions:
+                matched &= (local if value == OTHER else rows.values)[during, a] == value
+            rows.failures[during][matched] = 0
+            rows.exposure[during][matched] = 0
 
     def _cap(self, mask: Mask, outcome: int) -> float:
         inside = [t for t in self.taught if mask.first <= t.start <= mask.last]

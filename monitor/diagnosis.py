@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from monitor.attribution import Attribution, Suspect, attribute, began
+from monitor.attribution import Attribution, Suspect, attribute, began, has_ended
 from monitor.baseline import Baseline, History, Mask, teach
+from monitor.codes import CodeModel, code_suspects, codes_in_excess
 from monitor.dispersion import Dispersion
 from monitor.domain import (
     Diagnosis,
@@ -35,7 +36,6 @@ from monitor.incidents import track
 from monitor.learning import Learned, Learner
 from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
-from monitor.significance import poisson_score
 from monitor.slices import Slice, merge
 from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
@@ -72,6 +72,12 @@ class Monitor:
         self.settings, self.vocabulary, self.learner = settings, vocabulary, learner
         schema, window, detection = settings.schema, settings.window, settings.detection
         self._codes = next((i for i, a in enumerate(schema.attributes) if a.is_code), None)
+        self._parent = max(
+            (i for i, a in enumerate(schema.attributes) if not a.is_code),
+            key=lambda i: schema.attributes[i].tier,
+            default=None,
+        )
+        """The attribute of the latest tier: its values have error codes of their own."""
         attributes, outcomes = len(schema.attributes), len(schema.outcomes)
         self._cell_attributes = tuple(i for i, a in enumerate(schema.attributes) if not a.is_code)
         slots = round(timedelta(days=1) / window.slice_length)
@@ -183,8 +189,9 @@ class Monitor:
         self.nodes.observe(piece)
         self.ticks += 1
         slot = self.slot(piece)
-        if self.baseline is None or self.ticks % REFIT_TICKS == 0:
-            self._refit()
+        turn = self.ticks % REFIT_TICKS
+        if self.baseline is None or turn < len(self.settings.schema.outcomes):
+            self._refit(turn)
         local = self.nodes.local(piece.values, piece.start)
         coded = Coded(piece, local, self._score(local, slot))
         self.push(coded)
@@ -225,7 +232,8 @@ class Monitor:
         self.window.clear()
         self.failures.clear()
 
-    def _refit(self) -> None:
+    def _refit(self, turn: int) -> None:
+        """Fit the baseline: all outcomes the first time, then one outcome a tick in turn."""
         first = self.baseline is None
         if self.history.span < self.settings.detection.learning:
             return
@@ -233,7 +241,14 @@ class Monitor:
         self.masks = tuple(mask for mask in self.masks if mask.last >= oldest)
         skip = () if self._codes is None else (self._codes,)
         self.baseline = self.history.fit(
-            self.nodes.local, self.nodes.sizes(), skip, self.masks, self._codes
+            self.nodes.local,
+            self.nodes.sizes(),
+            skip,
+            self.masks,
+            self._codes,
+            self._parent,
+            only=None if first else turn,
+            before=self.baseline,
         )
         if first:
             self._rescore()
@@ -294,7 +309,8 @@ class Monitor:
             )
             unexplained[outcome] = result.unexplained
             findings += [
-                self._finding(o, suspect, encoding, learned, names) for suspect in result.suspects
+                self._finding(o, suspect, encoding, learned, names)
+                for suspect in (*result.suspects, *self._by_codes(o, result.suspects, threshold))
             ]
         return findings, unexplained
 
@@ -333,26 +349,35 @@ class Monitor:
             runners_up=tuple((self.naming.cause(c), score) for c, score in suspect.runners_up),
         )
 
-    def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
+    def _code_model(self, o: int) -> CodeModel | None:
         if self._codes is None or self.baseline is None:
-            return ()
-        column = self._codes
-        share = self.baseline.codes[o]
-        seen = np.zeros(max(self.nodes.sizes()[column], len(share)))
-        pairs = list(zip(self.tables.slices, suspect.matches, strict=True))[-span:]
-        for coded, hit in pairs:
-            failed = hit & coded.slice.failed[:, o] & (coded.local[:, column] >= 0)
-            seen += np.bincount(coded.local[failed, column], coded.slice.weight[failed], len(seen))
-        total = seen.sum()
-        fair = np.full(len(seen), 0.2 / max(len(seen), 1))
-        fair[: len(share)] = share
-        scores = [
-            poisson_score(float(k), float(total * f)) for k, f in zip(seen, fair, strict=True)
-        ]
-        ranked = sorted(range(len(seen)), key=lambda c: -scores[c])
-        return tuple(
-            self.naming.text(column, c) for c in ranked[:3] if scores[c] > 5 and seen[c] >= 3
+            return None
+        return CodeModel(self._codes, self._parent, self.baseline.codes[o])
+
+    def _by_codes(self, o: int, explained: tuple[Suspect, ...], threshold: float) -> list[Suspect]:
+        """Causes that only an error code gives away."""
+        model, detection = self._code_model(o), self.settings.detection
+        if model is None:
+            return []
+        found = code_suspects(
+            o,
+            self.tables,
+            model,
+            self.dispersion.of(o),
+            explained,
+            threshold,
+            detection.min_failures,
         )
+        for suspect in found:
+            suspect.ended = has_ended(suspect, detection.horizons[suspect.horizon])
+        return [s for s in found if all(s.conditions != e.conditions for e in explained)]
+
+    def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
+        model = self._code_model(o)
+        if model is None:
+            return ()
+        codes = suspect.codes or codes_in_excess(o, self.tables, model, suspect, span)
+        return tuple(self.naming.text(model.attribute, code) for code in codes)
 
     def _remember_masks(self, findings: Iterable[Finding]) -> None:
         """Rows of reported causes must not teach the baseline."""
