@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -77,5 +78,6 @@ def arrays_from_bytes(blob: bytes) -> dict[str, np.ndarray]:
         raw = pa.decompress(blob[8:], size, "zstd", asbytes=True)
         with np.load(io.BytesIO(raw), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, EOFError, MemoryError, BadZipFile) as error:
+        # MemoryError: a damaged length, not a lack of memory
         raise StoreError(f"the stored state cannot be read ({error}); restore a backup") from error
