@@ -38,11 +38,12 @@ class Least:
         standardise: divide columns by their deviations first. It destroys what "ordering" uses.
         allowed: (d, d) bool, True where an edge may exist; None allows all.
         required: (d, d) bool, edges that must exist; acyclic and allowed.
-        backend: "tf", dense.
+        backend: "tf", dense; or "sparse", LEAST-SP for thousands of columns (starts "ordering" and
+            "random", no masks, `fit` only; `weights_` is a scipy.sparse.csr_array).
 
     Attributes:
         weights_: (d, d) float, acyclic.
-        fit_: `Fit` with status, δ, history, threshold and start.
+        fit_: `Fit` (or `SparseFit`) with status, δ, history, threshold and start.
         n_features_in_: d.
         order_: (d,) a topological order of the learned graph.
     """
@@ -58,7 +59,7 @@ class Least:
         standardise: bool = False,
         allowed: np.ndarray | None = None,
         required: np.ndarray | None = None,
-        backend: Literal["tf"] = "tf",
+        backend: Literal["tf", "sparse"] = "tf",
     ) -> None:
         self.start = start
         self.options = options
@@ -102,6 +103,8 @@ class Least:
         if not np.isfinite(X).all():
             row, column = np.argwhere(~np.isfinite(X))[0]
             raise ProblemError(f"X[{row}, {column}] is {X[row, column]}: fill or drop such rows")
+        if self.backend == "sparse":
+            return self._fit_sparse(X)
         X -= X.mean(0)
         return self._fit(X.T @ X / len(X), len(X), X)
 
@@ -123,13 +126,15 @@ class Least:
             raise ProblemError("the Gram matrix must be symmetric with a non-negative diagonal")
         if not rows >= 2:
             raise ProblemError(f"rows must be at least 2, not {rows}")
+        if self.backend == "sparse":
+            raise ProblemError("the sparse backend needs rows: call fit(X)")
         if self.options is not None and self.options.batch is not None:
             raise ProblemError("batches need rows: call fit(X)")
         return self._fit(gram, rows, None)
 
     def _fit(self, gram: np.ndarray, rows: float, X: np.ndarray | None) -> Least:
         if self.backend != "tf":
-            raise ProblemError(f"unknown backend {self.backend!r}: tf")
+            raise ProblemError(f"unknown backend {self.backend!r}: tf or sparse")
         d = len(gram)
         allowed, required = edge_masks(d, self.allowed, self.required)
         scale = np.sqrt(np.diag(gram))
@@ -143,9 +148,29 @@ class Least:
             X = None if X is None else X / scale
         fit, order = self._learn(gram, rows, X, allowed, required)
         self.n_features_in_ = d
+        self.fit_: Any = fit
+        self.weights_: Any = fit.weights
+        self.order_ = order
+        return self
+
+    def _fit_sparse(self, X: np.ndarray) -> Least:
+        from least import sparse
+
+        if self.allowed is not None or self.required is not None:
+            raise ProblemError("the sparse backend takes no edge masks")
+        if not (isinstance(self.start, str) and self.start in ("ordering", "random")):
+            raise ProblemError("the sparse backend starts from 'ordering' or 'random'")
+        if self.standardise:
+            spread = X.std(0)
+            X = (X - X.mean(0)) / np.where(spread > 1e-12 * spread.max(initial=0), spread, 1)
+        fit = sparse.fit(
+            X, start="ordering" if self.start == "ordering" else "random", options=self.options,
+            threshold=self.threshold, refit=self.refit,
+        )  # fmt: skip
+        self.n_features_in_ = X.shape[1]
         self.fit_ = fit
         self.weights_ = fit.weights
-        self.order_ = order
+        self.order_ = np.argsort(sparse.topological_rank(fit.weights))
         return self
 
     def _learn(

@@ -107,13 +107,13 @@ class _State:
 def peel(
     variables: np.ndarray,
     options: PeelOptions | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
 ) -> Peeled:
     """Order all variables and find their parents.
 
     Args:
         variables: (d, n) float32, centred, contiguous.
-        progress: called with (placed, d) after each round.
+        progress: called with ("ordering", placed, d) after each round.
     """
     options = options or PeelOptions()
     state = _State(variables, options)
@@ -149,7 +149,7 @@ def peel(
             state.regress(again)
         rounds += 1
         if progress is not None:
-            progress(placed_count, d)
+            progress("ordering", placed_count, d)
     _last_look(state, rank, noise)
     targets = np.repeat(np.arange(d), state.parent_count)
     sources = np.concatenate([state.parents[j, : state.parent_count[j]] for j in range(d)]).astype(

@@ -100,8 +100,7 @@ def fit(
     d = len(variables)
     options = options or (POLISH if start == "ordering" else ANNEALED)
     if start == "ordering":
-        report = None if progress is None else (lambda a, b: progress("ordering", a, b))
-        found = peel(variables, progress=report)
+        found = peel(variables, progress=progress)
         initial: np.ndarray | None = found.weights
         sources, targets = found.sources, found.targets
     elif start == "random":
@@ -443,5 +442,7 @@ def _report(
     )
     loss_gradient(problem.starts, problem.offsets, problem.blocks, problem.pull, w, gradient)
     # ½·tr((I−W)ᵀG(I−W)) = ½·Σ G_qq − Σ w·pull + ½·Σ w·(Gw), and the gradient is Gw − pull.
-    loss = 0.5 * problem.variance.sum() + 0.5 * float(w @ (gradient - problem.pull))
-    return delta, loss + options.l1 * float(np.abs(w).sum()), taken, float(change)
+    with np.errstate(over="ignore", invalid="ignore"):  # a NONFINITE fit may stand far outside
+        loss = 0.5 * problem.variance.sum() + 0.5 * float(w @ (gradient - problem.pull))
+        loss += options.l1 * float(np.abs(w).sum())
+    return delta, loss, taken, float(change)
