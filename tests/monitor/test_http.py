@@ -386,8 +386,63 @@ def test_pages_need_no_script_and_nothing_from_outside(client: TestClient) -> No
         addresses = re.findall(r'(?:href|src|action)="([^"]+)"', page)
         assert addresses
         assert all(a.startswith(("/", "data:")) for a in addresses)
-        for address in {a for a in addresses if a.startswith("/")}:
+        for address in {a for a in addresses if a.startswith("/") and "/a1b2/" not in a}:
             assert client.get(address).status_code == 200
+
+
+def test_an_operator_acts_in_the_browser(state: LiveState, client: TestClient) -> None:
+    page = client.get("/incidents/a1b2").text
+    assert 'formaction="/incidents/a1b2/acknowledge"' in page
+    fields = {"token": "s3cret", "actor": "maria", "note": "on it", "verdict": "expected"}
+    taken = client.post("/incidents/a1b2/acknowledge", data=fields, follow_redirects=False)
+    assert (taken.status_code, taken.headers["location"]) == (303, "/incidents/a1b2")
+    judged = client.post("/incidents/a1b2/label", data=fields)
+    assert "true, but expected" in judged.text
+    assert [(a.kind, a.actor) for a in state.store.audit("a1b2")] == [
+        ("opened", "monitor"),
+        ("acknowledged", "maria"),
+        ("labelled_expected", "maria"),
+    ]
+    assert client.post("/incidents/c3d4/acknowledge", data=fields).status_code == 409
+    assert 'formaction="/incidents/c3d4/acknowledge"' not in client.get("/incidents/c3d4").text
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"token": "S3cret"}, 403),
+        ({"token": ""}, 403),
+        ({"actor": " "}, 400),
+        ({"verdict": "maybe"}, 400),
+        ({"note": "x" * 3000}, 400),
+        ({"note": "x" * 70_000}, 413),
+    ],
+)
+def test_a_form_must_carry_the_token_and_make_sense(
+    state: LiveState, client: TestClient, changes: dict[str, str], code: int
+) -> None:
+    fields = {"token": "s3cret", "actor": "maria", "verdict": "true", **changes}
+    assert client.post("/incidents/a1b2/label", data=fields).status_code == code
+    # Neither a header nor a remembered password stands in for it.
+    del fields["token"]
+    assert client.post("/incidents/a1b2/label", data=fields, headers=BEARER).status_code >= 400
+    assert state.store.labels() == {}
+
+
+def test_without_a_token_there_is_nothing_to_press(state: LiveState) -> None:
+    client = TestClient(make_app(state), base_url="http://localhost")
+    assert "<form" not in client.get("/incidents/a1b2").text
+    sent = client.post("/incidents/a1b2/label", data={"actor": "x", "verdict": "true"})
+    assert sent.status_code == 403
+
+
+def test_from_elsewhere_a_form_needs_what_reading_needs(state: LiveState) -> None:
+    app = make_app(state, host="0.0.0.0", token="s3cret")
+    client = TestClient(app, base_url="http://monitor.example")
+    fields = {"token": "s3cret", "actor": "maria", "verdict": "true"}
+    assert client.post("/incidents/a1b2/label", data=fields).status_code == 401
+    signed_in = client.post("/incidents/a1b2/label", data=fields, auth=("x", "s3cret"))
+    assert "a true incident" in signed_in.text
 
 
 def test_the_list_leads_to_older_incidents(state: LiveState, client: TestClient) -> None:

@@ -17,6 +17,12 @@ from monitor.edge.status import Status
 from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict
 from monitor.edge.wording import duration, number, percent, probability, time_text
 
+VERDICTS = {
+    Verdict.TRUE: "a true incident",
+    Verdict.FALSE: "a false alarm",
+    Verdict.EXPECTED: "true, but expected",
+}
+
 
 class Console:
     """Renders pages; knows nothing of routes or storage."""
@@ -76,7 +82,12 @@ class Console:
         )
 
     def incident(
-        self, status: Status, incident: Incident, audit: Sequence[Audit], label: Verdict | None
+        self,
+        status: Status,
+        incident: Incident,
+        audit: Sequence[Audit],
+        label: Verdict | None,
+        can_change: bool = False,
     ) -> Response:
         """One incident: what fails, how it gets there, and why we believe it."""
         edges = status.diagnosis.edges if status.diagnosis else ()
@@ -88,6 +99,8 @@ class Console:
             picture=draw(incident.finding.path or (incident.finding.outcome,), edges),
             roots=[f"{name}={value}" for name, values in cause.selector for value in values],
             audit=audit,
+            can_change=can_change,
+            verdicts=VERDICTS,
             label=label,
         )
 

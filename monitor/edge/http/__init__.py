@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from monitor.edge.console import Console
 from monitor.edge.http.api import Api, json
+from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, is_loopback
 from monitor.edge.status import AppState
 from monitor.edge.store import ConflictError, IncidentNotFoundError, StoreError
@@ -43,7 +44,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         host: the address it will be bound to; decides who may read.
         token: secret for changes, and for reading from elsewhere.
     """
-    api, console = Api(state), Console()
+    api, console, forms = Api(state), Console(), Forms(state, token)
 
     def overview(request: Request) -> Response:
         incidents = [
@@ -62,7 +63,8 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
     def incident(request: Request) -> Response:
         found = state.store.incident(request.path_params["id"])
         label = state.store.labels().get(found.id)
-        return console.incident(state.status, found, state.store.audit(found.id), label)
+        history = state.store.audit(found.id)
+        return console.incident(state.status, found, history, label, can_change=token is not None)
 
     def failure(request: Request, error: Exception) -> Response:
         status, reason = _explain(error)
@@ -75,6 +77,8 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/", overview),
             Route("/incidents", incidents),
             Route("/incidents/{id}", incident),
+            Route("/incidents/{id}/acknowledge", forms.acknowledge, methods=["POST"]),
+            Route("/incidents/{id}/label", forms.label, methods=["POST"]),
             Route("/console.css", console.css),
             Route("/metrics", api.metrics),
             Route("/healthz", api.healthz),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, TypeVar
@@ -110,7 +111,7 @@ class Api:
         asked = request.query_params
         limit = _limit(asked.get("limit"))
         found = self._state.store.incidents(
-            state=_choice(State, asked["state"], "state") if asked.get("state") else None,
+            state=choice(State, asked["state"], "state") if asked.get("state") else None,
             since=_asked_time(asked.get("since")),
             outcome=asked.get("outcome") or None,
             method=asked.get("method") or None,
@@ -146,7 +147,7 @@ class Api:
     async def acknowledge(self, request: Request) -> Response:
         """POST ``{"actor": …, "note": …}``."""
         body = await _body(request)
-        actor, note = _text(body, "actor", 200), _text(body, "note", 2000, "")
+        actor, note = checked_text(body, "actor", 200), checked_text(body, "note", 2000, "")
         store, wanted = self._state.store, request.path_params["id"]
 
         def change() -> Incident:
@@ -157,8 +158,8 @@ class Api:
     async def label(self, request: Request) -> Response:
         """POST ``{"verdict": "true" | "false" | "expected", "actor": …, "note": …}``."""
         body = await _body(request)
-        actor, note = _text(body, "actor", 200), _text(body, "note", 2000, "")
-        verdict = _choice(Verdict, _text(body, "verdict", 20), "verdict")
+        actor, note = checked_text(body, "actor", 200), checked_text(body, "note", 2000, "")
+        verdict = choice(Verdict, checked_text(body, "verdict", 20), "verdict")
         store, wanted = self._state.store, request.path_params["id"]
 
         def change() -> str:
@@ -192,7 +193,8 @@ def _asked_time(text: str | None) -> datetime | None:
     return at
 
 
-def _choice(kind: type[_Choice], text: str, name: str) -> _Choice:
+def choice(kind: type[_Choice], text: str, name: str) -> _Choice:
+    """One of the known words."""
     try:
         return kind(text)
     except ValueError:
@@ -208,15 +210,21 @@ def _limit(text: str | None) -> int:
     return int(text)
 
 
-async def _body(request: Request) -> dict[str, Any]:
-    # A form that another site makes the browser send cannot have this type.
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise HTTPException(415, "send Content-Type: application/json")
+async def read_body(request: Request, kind: str) -> bytes:
+    """The body, if it is of this type and not too large."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != kind:
+        raise HTTPException(415, f"send Content-Type: {kind}")
     text = b""
     async for chunk in request.stream():
         text += chunk
         if len(text) > _LARGEST_BODY:
             raise HTTPException(413, f"more than {_LARGEST_BODY} bytes")
+    return text
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    # A form that another site makes the browser send cannot have this type.
+    text = await read_body(request, "application/json")
     try:
         body = documents.loads(text)
     except ValueError as error:
@@ -226,7 +234,10 @@ async def _body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _text(body: dict[str, Any], name: str, longest: int, default: str | None = None) -> str:
+def checked_text(
+    body: Mapping[str, Any], name: str, longest: int, default: str | None = None
+) -> str:
+    """A field of the body; without a default it must not be empty."""
     value = body.get(name, default)
     if not isinstance(value, str) or len(value) > longest or (default is None and not value):
         raise HTTPException(400, f"{name!r} must be a text of at most {longest} characters")
