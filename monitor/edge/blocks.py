@@ -86,7 +86,7 @@ class Log:
         if self._piped is None:
             with _Reading(), self._stream() as stream:
                 return bytes(stream.read(size))
-        while len(self._pending) < size and b"\n" not in self._pending:
+        while len(self._pending) < size and b"\n" not in self._pending.lstrip():
             with _Reading():
                 data = self._more(self._piped, size)
             if not data:

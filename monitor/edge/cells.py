@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,13 +25,18 @@ def describe(cell: pa.Scalar) -> tuple[bytes, str]:
     """The first bytes of a cell, raw and for people."""
     if not cell.is_valid:
         return b"", "nothing"
-    try:
-        value = cell.as_py()
-    except (UnicodeDecodeError, ValueError, OverflowError):
+    readings: list[Callable[[], Any]] = [
+        cell.as_py,
+        lambda: cell.cast(pa.binary()).as_py(),  # broken UTF-8
+        lambda: cell.cast(pa.int64()).as_py(),  # a moment beyond Python's calendar
+    ]
+    value: Any = str(cell.type)
+    for reading in readings:
         try:
-            value = cell.cast(pa.binary()).as_py()
-        except (pa.ArrowException, UnicodeDecodeError):
-            value = str(cell)
+            value = reading()
+            break
+        except (pa.ArrowException, ValueError, OverflowError):
+            continue
     raw = value if isinstance(value, bytes) else str(value).encode("utf-8", "replace")
     shown = raw[:60].decode("utf-8", "replace")
     return raw[:200], f"`{shown}`" + (" …" if len(raw) > 60 else "")

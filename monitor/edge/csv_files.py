@@ -7,6 +7,7 @@ plain CSV parser opens a field that swallows every row up to the next one, costs
 from __future__ import annotations
 
 import csv
+import functools
 import io
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from monitor.edge.blocks import Block, Log, State, UnreadableError, filled_lines, whole_lines
+from monitor.edge.blocks import Block, Log, State, UnreadableError, whole_lines
 from monitor.edge.readers import Chunk, Rejects
 from monitor.edge.source import SourceError
 
@@ -39,16 +40,20 @@ class CsvReader:
     def __init__(self, log: Log, needed: Collection[str], delimiter: str | None) -> None:
         self.log = log
         head = log.peek(_MAX_HEADER_BYTES)
-        end = head.find(b"\n")
+        start = len(head) - len(head.lstrip(b"\r\n"))
+        end = head.find(b"\n", start)
         complete = end >= 0 or not log.waits
-        line = head[:end] if end >= 0 else head
         self.body = (end + 1 if end >= 0 else len(head)) if complete else 0
+        self.body_line = head.count(b"\n", 0, self.body)
         try:
-            text = line.decode("utf-8-sig").rstrip("\r") if complete else ""
+            text = head[start : self.body].decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError:
             raise UnreadableError("bad_header", "header is not UTF-8; convert the file") from None
         self.delimiter = delimiter or max(DELIMITERS, key=text.count)
-        row = next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
+        try:
+            row = next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
+        except csv.Error as error:
+            raise UnreadableError("bad_header", f"header cannot be read: {error}") from None
         self.names = [name.strip() for name in row]
         for name in needed:
             if self.names.count(name) > 1:
@@ -71,7 +76,7 @@ class CsvReader:
             return
         offset, lines = self.log.stopped(state)
         if offset < self.body:
-            offset, lines = self.body, 1
+            offset, lines = self.body, self.body_line
         for block in self.log.blocks(offset, lines, self._whole):
             if block.data.strip():
                 yield self._parse(block)
@@ -92,20 +97,32 @@ class CsvReader:
 
     def _parse(self, block: Block) -> Chunk:
         rejects = Rejects()
-        data, origins = self._without_strays(block, rejects)
+        layout = self._layout(block, rejects)
+        if not _is_utf8(layout.data()):
+            # Arrow shows rows of the wrong width as text, and gives up on those that are none.
+            for number, record in layout.records():
+                if self._width(record) != len(self.names):
+                    layout.drop(number, record, self._wrong_width(record), rejects)
+        rows, invalid = self._split(layout, rejects)
+        kept = functools.cache(lambda: np.delete(np.arange(rows.num_rows + len(invalid)), invalid))
+        return Chunk(
+            rows, lambda row: layout.where(int(kept()[row])), block.state, rejects.listed()
+        )
+
+    def _split(self, layout: _Layout, rejects: Rejects) -> tuple[pa.RecordBatch, list[int]]:
+        """Cells of the needed columns as bytes; and the numbers of records of the wrong width."""
+        data = layout.data()
+        types = dict.fromkeys(self.needed, pa.binary())
+        if not data.strip():
+            return pa.RecordBatch.from_pylist([], pa.schema(list(types.items()))), []
+        invalid: list[int] = []
 
         def skip(row: Any) -> str:
-            line = origins(row.number - 1)
-            detail = f"has {row.actual_columns} columns where the header has {row.expected_columns}"
-            rejects.add("bad_row", f"{self.log.name}:{line}", detail, _raw(row.text))
+            record = _raw(row.text)
+            rejects.add("bad_row", layout.where(row.number - 1), self._wrong_width(record), record)
             invalid.append(row.number - 1)
             return "skip"
 
-        invalid: list[int] = []
-        types = dict.fromkeys(self.needed, pa.binary())
-        if not data.strip():
-            nothing = pa.RecordBatch.from_pylist([], pa.schema(list(types.items())))
-            return Chunk(nothing, str, block.state, rejects.listed())
         table = pa.csv.read_csv(
             pa.BufferReader(data),
             pa.csv.ReadOptions(
@@ -122,40 +139,26 @@ class CsvReader:
             ),
         )
         rows = table.combine_chunks().to_batches()
-        batch = rows[0] if rows else pa.RecordBatch.from_pylist([], table.schema)
+        return rows[0] if rows else pa.RecordBatch.from_pylist([], table.schema), invalid
 
-        def locate(row: int) -> str:
-            kept = np.delete(np.arange(batch.num_rows + len(invalid)), invalid)
-            return f"{self.log.name}:{origins(int(kept[row]))}"
+    def _wrong_width(self, record: bytes) -> str:
+        width = self._width(record)
+        return f"has {width} column{'s' * (width != 1)} where the header has {len(self.names)}"
 
-        return Chunk(batch, locate, block.state, rejects.listed())
-
-    def _without_strays(self, block: Block, rejects: Rejects) -> tuple[bytes, Any]:
-        """The block without lines whose quotation never ends; and record → line number."""
-        data = block.data
-        strays: set[int] = set()
-        inner: set[int] = set()
-        odd = _odd_lines(data)
-        lines = data.split(b"\n") if odd else []
-        for number in odd:
-            if number in inner or not self._open(lines[number]):
+    def _layout(self, block: Block, rejects: Rejects) -> _Layout:
+        """The records of a block, without lines whose quotation never ends."""
+        layout = _Layout(self.log.name, block)
+        detail = "has a quotation mark that is never closed; double it or quote the field"
+        for number in _odd_lines(block.data):
+            line = layout.lines[number]
+            if number in layout.inner or not self._open(line):
                 continue
-            end = self._closing(lines, number)
-            if end is not None:
-                inner |= set(range(number + 1, end + 1))
-                continue
-            strays.add(number)
-            where = f"{self.log.name}:{block.line + number}"
-            detail = "has a quotation mark that is never closed; double it or quote the field"
-            rejects.add("bad_row", where, detail, lines[number])
-        if strays:
-            data = b"\n".join(line for i, line in enumerate(lines) if i not in strays)
-
-        def origin(record: int) -> int:
-            numbers = [n for n in filled_lines(block.data).tolist() if n not in strays | inner]
-            return int(block.line + numbers[min(record, len(numbers) - 1)])
-
-        return data, origin
+            end = self._closing(layout.lines, number)
+            if end is None:
+                layout.drop(number, line, detail, rejects)
+            else:
+                layout.inner |= set(range(number + 1, end + 1))
+        return layout
 
     def _closing(self, lines: list[bytes], first: int) -> int | None:
         """The line that ends the quoted field opened in line `first`, if it is one field at all."""
@@ -169,32 +172,83 @@ class CsvReader:
             return None if self._are_rows(lines[first + 1 : last + 1]) else last
         return None
 
-    def _open(self, text: bytes) -> bool:
-        """True when `text` ends inside a quoted field."""
-        delimiter = self.delimiter.encode()[0]
-        inside, start, i = False, True, 0
-        while i < len(text):
-            byte = text[i]
-            if inside:
-                if byte == _QUOTE:
-                    if text[i + 1 : i + 2] == b'"':
-                        i += 1
-                    else:
-                        inside = False
-            elif byte == _QUOTE and start:
-                inside = True
-            start = not inside and byte in (delimiter, _NEWLINE)
-            i += 1
-        return inside
-
     def _are_rows(self, lines: list[bytes]) -> bool:
         """True for whole rows: inside a field, they are rows that a stray mark swallowed."""
         filled = [line for line in lines if line.strip()]
         return bool(filled) and all(self._width(line) == len(self.names) for line in filled)
 
+    def _open(self, text: bytes) -> bool:
+        """True when `text` ends inside a quoted field."""
+        return self._scan(text)[1]
+
     def _width(self, record: bytes) -> int:
-        text = record.decode("utf-8", "replace")
-        return len(next(csv.reader(io.StringIO(text), delimiter=self.delimiter), []))
+        """Its number of fields; 0 if it is several rows."""
+        return self._scan(record)[0]
+
+    def _scan(self, record: bytes) -> tuple[int, bool]:
+        """Fields, and whether the last is a quoted one that has not ended: as Arrow counts."""
+        delimiter = self.delimiter.encode()
+        record = record.removesuffix(b"\n").removesuffix(b"\r")
+        if b'"' not in record:
+            return 0 if b"\r" in record else record.count(delimiter) + 1, False
+        inside, start, width, rows = False, True, 1, 1
+        position = 0
+        while position < len(record):
+            byte = record[position : position + 1]
+            if inside and byte == b'"':
+                # A doubled mark stands for one mark; a single one ends the field.
+                if record[position + 1 : position + 2] == b'"':
+                    position += 1
+                else:
+                    inside = False
+            elif not inside:
+                inside = start and byte == b'"'
+                width += byte == delimiter
+                rows += byte in (b"\r", b"\n")
+            start = not inside and byte == delimiter
+            position += 1
+        return width if rows == 1 else 0, inside
+
+
+class _Layout:
+    """How the lines of a block make up records."""
+
+    def __init__(self, name: str, block: Block) -> None:
+        self.name = name
+        self.block = block
+        self.inner: set[int] = set()
+        """Lines, from 0, that go on with the record of the line before."""
+        self.dropped: set[int] = set()
+
+    @functools.cached_property
+    def lines(self) -> list[bytes]:
+        return self.block.data.split(b"\n")
+
+    @functools.cached_property
+    def starts(self) -> list[int]:
+        """The first line of each record that is kept."""
+        others = self.inner | self.dropped
+        return [n for n, line in enumerate(self.lines) if n not in others and line.strip()]
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        for number in self.starts.copy():
+            end = number + 1
+            while end in self.inner:
+                end += 1
+            yield number, b"\n".join(self.lines[number:end])
+
+    def drop(self, number: int, record: bytes, detail: str, rejects: Rejects) -> None:
+        rejects.add("bad_row", f"{self.name}:{self.block.line + number}", detail, record)
+        self.dropped |= set(range(number, number + record.count(b"\n") + 1))
+        vars(self).pop("starts", None)
+
+    def data(self) -> bytes:
+        if not self.dropped:
+            return self.block.data
+        return b"\n".join(line for n, line in enumerate(self.lines) if n not in self.dropped)
+
+    def where(self, record: int) -> str:
+        return f"{self.name}:{self.block.line + self.starts[min(record, len(self.starts) - 1)]}"
 
 
 def _odd_lines(data: bytes) -> list[int]:
@@ -206,6 +260,14 @@ def _odd_lines(data: bytes) -> list[int]:
     marks = np.searchsorted(ends, np.flatnonzero(text == _QUOTE))
     odd: list[int] = np.flatnonzero(np.bincount(marks) % 2).tolist()
     return odd
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _raw(text: str | bytes) -> bytes:

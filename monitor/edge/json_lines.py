@@ -184,7 +184,8 @@ def _type_of(cells: list[Any]) -> pa.DataType | None:
         case kinds if kinds == {int}:
             return pa.int64() if all(c is None or c in _INT64 for c in cells) else None
         case kinds if kinds <= {int, float}:
-            return pa.float64()
+            exact = all(not isinstance(c, int) or abs(c) <= 2**53 for c in cells)
+            return pa.float64() if exact else None
     return None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from monitor.edge.blocks import State, UnreadableError
@@ -65,6 +66,7 @@ class ParquetReader:
                     if first < done:
                         batch, first = batch.slice(done - first), done
                     rows = flat(batch, self.needed)
+                    _check_indices(rows)
                     yield Chunk(rows, self._locator(first), {"rows": reached})
         except (pa.ArrowException, OSError) as error:
             raise UnreadableError(
@@ -84,6 +86,15 @@ def _groups_behind(file: pq.ParquetFile, done: int) -> tuple[list[int], int]:
             return list(range(group, file.num_row_groups)), before
         before += rows
     return [], before
+
+
+def _check_indices(rows: pa.RecordBatch) -> None:
+    """Damage that Arrow lets through: indices beyond their dictionary."""
+    for column in rows.columns:
+        if pa.types.is_dictionary(column.type):
+            highest = pc.max(column.indices).as_py()
+            if highest is not None and highest >= len(column.dictionary):
+                raise pa.ArrowInvalid("a page is damaged")
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

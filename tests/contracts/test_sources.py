@@ -16,11 +16,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from monitor.config import Config, load
 from monitor.domain import Batch, Events
 from monitor.edge import blocks
 from monitor.edge.files import FileSource
+from monitor.edge.source import SourceError
 from monitor.vocabulary import Vocabulary
 
 CONFIG = """
@@ -92,6 +95,8 @@ FORMATS: dict[str, Callable[[pa.Table], bytes]] = {
     "log.jsonl.zst": lambda table: pa.compress(as_json_lines(table), "zstd", asbytes=True),
     "log.jsonl.bz2": lambda table: bz2.compress(as_json_lines(table)),
 }
+
+PRISTINE = {name: write(day(80)) for name, write in FORMATS.items()}
 
 
 @pytest.fixture
@@ -327,3 +332,36 @@ def test_a_field_on_two_lines_is_not_torn_between_two_passes(
     rest = list(source.batches(first[-1].position))
     assert told(first + rest, vocabulary) == expected(table)
     assert not any(batch.rejected for batch in first + rest)
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(sorted(FORMATS)), data=st.data())
+def test_damage_is_told_and_positions_stay_exact(
+    name: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever happens to the bytes, a source ends by itself and can be asked again."""
+    content = bytearray(PRISTINE[name])
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(content)))
+        removed = data.draw(st.integers(0, 40))
+        content[at : at + removed] = data.draw(
+            st.sampled_from([b"", b'"', b"\n", b"\xff", b",", b"{", b"\r\n", b"\x00", b'""'])
+        )
+    folder = tmp_path_factory.mktemp("damaged")
+    loose = CONFIG.replace('paths = ["log*"]', 'paths = ["log*"]\nmax_rejected_ratio = 1.0')
+    (folder / "monitor.toml").write_text(loose)
+    (folder / name).write_bytes(content)
+    config = load(folder / "monitor.toml", {})
+    vocabulary = Vocabulary(config.settings.schema)
+    batches: list[Batch] = []
+    refused = False
+    try:
+        batches += FileSource(config, vocabulary, follow=False).batches()
+    except SourceError:  # the header, or the zone, was hit
+        refused = True
+    for i, batch in enumerate(batches if not refused else []):
+        position = json.loads(json.dumps(batch.position))
+        rest = list(FileSource(config, vocabulary, follow=False).batches(position))
+        assert told(rest, vocabulary) == told(batches[i + 1 :], vocabulary)
+    kept = sum(len(batch.events) for batch in batches)
+    assert kept + sum(one.count for batch in batches for one in batch.rejected) > 0 or refused

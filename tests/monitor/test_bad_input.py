@@ -202,6 +202,14 @@ def test_a_log_that_was_only_just_created_is_waited_for(tmp_path: Path) -> None:
     assert Told(config(tmp_path), follow=True).batches == []
 
 
+def test_blank_lines_before_a_header_are_passed_over(tmp_path: Path) -> None:
+    rows = "2024-03-01T12:00Z,a,200\nnever,b,200\n"
+    (tmp_path / "log.csv").write_text("\n\r\nat,region,status\n" + rows)
+    told = Told(config(tmp_path))
+    assert told.regions == ["a"]
+    assert told.rejected[0].where == f"{tmp_path / 'log.csv'}:5"
+
+
 def test_a_header_without_rows_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("at,region,status\n")
     told = Told(config(tmp_path))
@@ -477,6 +485,24 @@ def test_rows_of_the_wrong_width_and_stray_quotes_cost_their_own_line_only(tmp_p
         ("bad_row", 11),
         ("bad_number", 12),
     }
+
+
+def test_a_row_that_is_neither_wide_enough_nor_utf8_costs_itself_only(tmp_path: Path) -> None:
+    at = b"2024-03-01T12:00Z"
+    rows = [b"%b,a,200" % at, b"%b,caf\xe9" % at, b'%b,"b,c",500' % at, b"%b,\xff,200" % at]
+    (tmp_path / "log.csv").write_bytes(b"at,region,status\n" + b"\n".join(rows) + b"\n")
+    told = Told(config(tmp_path))
+    assert told.regions == ["a", "b,c"]
+    assert [(r.reason, r.where.split(":")[-1]) for r in told.rejected] == [
+        ("bad_row", "3"),
+        ("bad_value", "5"),
+    ]
+
+
+def test_a_moment_that_no_calendar_holds_is_shown_all_the_same(tmp_path: Path) -> None:
+    parquet(tmp_path / "log.parquet", at=pa.array([2**62], pa.timestamp("us", "UTC")))
+    (rejected,) = Told(config(tmp_path)).rejected
+    assert str(2**62) in rejected.detail
 
 
 def test_wrong_types_in_a_column_are_told_by_row(tmp_path: Path) -> None:
