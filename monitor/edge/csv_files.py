@@ -101,7 +101,7 @@ class CsvReader:
         if not _is_utf8(layout.data()):
             # Arrow shows rows of the wrong width as text, and gives up on those that are none.
             for number, record in layout.records():
-                if self._width(record) != len(self.names):
+                if not _is_utf8(record) and self._width(record) != len(self.names):
                     layout.drop(number, record, self._wrong_width(record), rejects)
         rows, invalid = self._split(layout, rejects)
         kept = functools.cache(lambda: np.delete(np.arange(rows.num_rows + len(invalid)), invalid))
