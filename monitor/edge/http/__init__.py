@@ -90,6 +90,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/api/v1/incidents/{id}/label", api.label, methods=["POST"]),
             Route("/api/v1/graph", api.graph),
             Route("/api/v1/rejected", api.rejected),
+            Route("/api/v1/openapi.json", api.openapi),
         ],
         exception_handlers={HTTPException: failure, StoreError: failure},
         middleware=[

@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from monitor import __version__
 from monitor.domain import Incident, State
 from monitor.edge import documents
+from monitor.edge.http import openapi
 from monitor.edge.status import AppState
 from monitor.edge.store import Verdict
 
@@ -86,6 +87,10 @@ class Api:
             tick = documents.diagnosis_document(diagnosis)
             body["tick"] = {k: v for k, v in tick.items() if k not in ("edges", "findings")}
         return json(body)
+
+    def openapi(self, request: Request) -> Response:
+        """This interface, described."""
+        return json(openapi.document())
 
     def rejected(self, request: Request) -> Response:
         """Records that could not be understood: all counted, the first of each kind shown."""

@@ -1,0 +1,168 @@
+"""The description of the interface is true: every route is in it, every answer fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from monitor.domain import (
+    Cause,
+    Change,
+    Diagnosis,
+    Edge,
+    Finding,
+    Incident,
+    Method,
+    Notification,
+    OutcomeCount,
+    Rejected,
+    State,
+)
+from monitor.edge import documents
+from monitor.edge.http import make_app, openapi
+from monitor.edge.metrics import Metrics
+from monitor.edge.status import LiveState, Status
+from monitor.edge.store import Work
+from monitor.edge.store.memory import MemoryStore
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+DESCRIPTION = openapi.document()
+BEARER = {"Authorization": "Bearer s3cret"}
+
+FINDING = Finding(
+    method=Method.EXCESS,
+    outcome="pay",
+    cause=Cause.of(airline="AC"),
+    path=("airline=AC", "pay"),
+    score=float("inf"),
+    p_value=0.0,
+    q_value=float("nan"),
+    observed=40,
+    expected=3.5,
+    rows=200,
+    horizon=timedelta(minutes=30),
+    began=NOON,
+    rate_before=0.01,
+    rate_now=0.2,
+    chain=(Cause(),),
+    codes=("E1",),
+    runners_up=((Cause(), 1.0),),
+)
+INCIDENT = Incident("a1", State.OPEN, NOON, NOON, NOON, FINDING, FINDING, causes=(FINDING.cause,))
+NEWS = Notification(INCIDENT, Change.OPENED, NOON)
+TICK = Diagnosis(
+    at=NOON,
+    rows=1000,
+    clean_rows=940,
+    outcomes=(OutcomeCount("pay", 50, 12.5),),
+    learning=False,
+    gap=False,
+    fit_status="converged",
+    fit_steps=20,
+    delta=0.0,
+    nodes=7,
+    rare_nodes=2,
+    edges=(Edge("airline=AC", "pay", 0.7),),
+    edges_added=2,
+    edges_removed=1,
+    paths_truncated=False,
+    findings=(FINDING,),
+    unexplained={"pay": 0.1},
+    seconds={"learn": 1.25},
+)
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    store = MemoryStore()
+    store.commit(
+        Work(
+            incidents=(INCIDENT,),
+            notifications=(NEWS,),
+            notifiers=("log",),
+            rejected=(Rejected("bad_time", "x:1", "no zone", 2, b"x"),),
+        )
+    )
+    store.failed(store.due(NOON)[0], "404", None)
+    status = Status(ready=True, started_at=NOON, diagnosis=TICK)
+    app = make_app(LiveState(store, Metrics(), status), token="s3cret")
+    with TestClient(app, base_url="http://localhost") as client:
+        yield client
+
+
+def fits(schema: dict[str, Any], document: object) -> None:
+    whole = {**schema, "components": DESCRIPTION["components"]}
+    errors = [e.message for e in Draft202012Validator(whole).iter_errors(document)]
+    assert errors == []
+
+
+def described(path: str, method: str, code: int) -> dict[str, Any]:
+    answers = DESCRIPTION["paths"][path][method]["responses"]
+    schema: dict[str, Any] = answers[str(code)]["content"]["application/json"]["schema"]
+    return schema
+
+
+def test_every_route_is_described_and_every_description_has_a_route() -> None:
+    app = make_app(LiveState(MemoryStore(), Metrics()))
+    routes = {
+        (route.path, "post" if "POST" in (route.methods or ()) else "get")
+        for route in app.routes
+        if isinstance(route, Route) and route.path.startswith("/api/")
+    }
+    promised = {(path, method) for path, item in DESCRIPTION["paths"].items() for method in item}
+    assert routes == promised | {("/api/v1/openapi.json", "get")}
+
+
+def test_the_description_is_served(client: TestClient) -> None:
+    assert client.get("/api/v1/openapi.json").json() == DESCRIPTION
+
+
+@pytest.mark.parametrize("path", [p for p, item in DESCRIPTION["paths"].items() if "get" in item])
+def test_answers_are_as_described(client: TestClient, path: str) -> None:
+    answer = client.get(path.replace("{id}", "a1"))
+    assert answer.status_code == 200
+    fits(described(path, "get", 200), answer.json())
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        ("acknowledge", {"actor": "maria"}, 200),
+        ("label", {"actor": "maria", "verdict": "true"}, 200),
+        ("label", {"actor": "maria", "verdict": "perhaps"}, 400),
+        ("label", {}, 400),
+    ],
+)
+def test_changes_are_as_described(
+    client: TestClient, path: str, body: dict[str, str], code: int
+) -> None:
+    where = f"/api/v1/incidents/{{id}}/{path}"
+    answer = client.post(where.replace("{id}", "a1"), json=body, headers=BEARER)
+    assert answer.status_code == code
+    fits(described(where, "post", code), answer.json())
+    asked = DESCRIPTION["paths"][where]["post"]["requestBody"]["content"]["application/json"]
+    valid = Draft202012Validator(
+        {**asked["schema"], "components": DESCRIPTION["components"]}
+    ).is_valid(body)
+    assert valid is (code == 200)
+
+
+def test_errors_are_as_described(client: TestClient) -> None:
+    missing = client.get("/api/v1/incidents/zz")
+    fits(described("/api/v1/incidents/{id}", "get", missing.status_code), missing.json())
+    wrong = client.get("/api/v1/incidents", params={"limit": "-1"})
+    fits(described("/api/v1/incidents", "get", wrong.status_code), wrong.json())
+    refused = client.post("/api/v1/incidents/a1/label", json={})
+    fits(described("/api/v1/incidents/{id}/label", "post", refused.status_code), refused.json())
+
+
+def test_the_webhook_sends_what_is_described() -> None:
+    hook = DESCRIPTION["webhooks"]["incident"]["post"]
+    schema = hook["requestBody"]["content"]["application/json"]["schema"]
+    fits(schema, documents.loads(documents.dumps(documents.notification_document(NEWS))))
