@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -354,6 +355,17 @@ def test_the_page_of_an_incident_shows_why(state: LiveState, client: TestClient)
     assert "no incident" in client.get("/incidents/zz").text
 
 
+def test_the_graph_can_be_walked(state: LiveState, client: TestClient) -> None:
+    start = client.get("/graph").text
+    assert 'href="/graph?node=fare%3D3"' in start
+    middle = client.get("/graph", params={"node": "fare=3"}).text
+    assert "airline=AC" in middle
+    assert "reserve" in middle
+    assert "no edge at this node" in client.get("/graph", params={"node": "x"}).text
+    state.status = replace(state.status, diagnosis=None)
+    assert "No graph yet" in client.get("/graph").text
+
+
 def test_values_of_the_watched_log_cannot_become_markup(
     state: LiveState, client: TestClient
 ) -> None:
@@ -372,14 +384,17 @@ def test_values_of_the_watched_log_cannot_become_markup(
     state.status = replace(
         state.status,
         source=attack,
-        diagnosis=replace(TICK, outcomes=(OutcomeCount(attack, 1, 1.0),)),
+        diagnosis=replace(
+            TICK, outcomes=(OutcomeCount(attack, 1, 1.0),), edges=(Edge(attack, attack, 0.5),)
+        ),
     )
-    for path in ("/", "/incidents", "/incidents/eeee", f"/incidents/{attack}"):
+    pages = ("/", "/incidents", "/incidents/eeee", f"/incidents/{attack}")
+    for path in (*pages, "/graph", f"/graph?node={quote(attack)}"):
         assert "<script" not in client.get(path).text
 
 
 def test_pages_need_no_script_and_nothing_from_outside(client: TestClient) -> None:
-    for path in ("/", "/incidents", "/incidents/a1b2"):
+    for path in ("/", "/incidents", "/incidents/a1b2", "/graph"):
         page = client.get(path).text
         assert "<script" not in page
         assert "style=" not in page  # the policy would drop it

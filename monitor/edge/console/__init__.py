@@ -17,6 +17,9 @@ from monitor.edge.status import Status
 from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict
 from monitor.edge.wording import duration, number, percent, probability, time_text
 
+_PARENTS = 8
+_NEIGHBOURS = 50
+
 VERDICTS = {
     Verdict.TRUE: "a true incident",
     Verdict.FALSE: "a false alarm",
@@ -102,6 +105,23 @@ class Console:
             can_change=can_change,
             verdicts=VERDICTS,
             label=label,
+        )
+
+    def graph(self, status: Status, node: str | None) -> Response:
+        """What leads to each outcome; with `node`, what leads to it and where it leads."""
+        edges = status.diagnosis.edges if status.diagnosis else ()
+        counts = status.diagnosis.outcomes if status.diagnosis else ()
+        strongest = sorted(edges, key=lambda e: (-abs(e.weight), e.source, e.target))
+        return self._page(
+            "graph.html",
+            status,
+            node=node,
+            into=[e for e in strongest if e.target == node][:_NEIGHBOURS],
+            out_of=[e for e in strongest if e.source == node][:_NEIGHBOURS],
+            outcomes=[
+                (count.outcome, [e for e in strongest if e.target == count.outcome][:_PARENTS])
+                for count in counts
+            ],
         )
 
     def error(self, status: Status, code: int, reason: str) -> Response:

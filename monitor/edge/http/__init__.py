@@ -66,6 +66,9 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         history = state.store.audit(found.id)
         return console.incident(state.status, found, history, label, can_change=token is not None)
 
+    def graph(request: Request) -> Response:
+        return console.graph(state.status, request.query_params.get("node") or None)
+
     def failure(request: Request, error: Exception) -> Response:
         status, reason = _explain(error)
         if request.url.path.startswith("/api/") or status == 401:
@@ -79,6 +82,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/incidents/{id}", incident),
             Route("/incidents/{id}/acknowledge", forms.acknowledge, methods=["POST"]),
             Route("/incidents/{id}/label", forms.label, methods=["POST"]),
+            Route("/graph", graph),
             Route("/console.css", console.css),
             Route("/metrics", api.metrics),
             Route("/healthz", api.healthz),
