@@ -328,6 +328,16 @@ def test_the_overview_tells_at_a_glance(state: LiveState, client: TestClient) ->
         assert words in client.get("/").text
 
 
+def test_a_storm_does_not_flood_the_overview(state: LiveState, client: TestClient) -> None:
+    state.store.commit(
+        Work(incidents=tuple(incident(f"n{i:03}", NOON - i * HOUR) for i in range(200)))
+    )
+    page = client.get("/").text
+    assert "201 open incidents" in page
+    assert page.count('class="card open"') == 30
+    assert 'href="/incidents?state=open"' in page
+
+
 def test_methods_that_only_compare_stay_off_the_overview(
     state: LiveState, client: TestClient
 ) -> None:
@@ -335,7 +345,11 @@ def test_methods_that_only_compare_stay_off_the_overview(
     state.store.commit(Work(incidents=(incident("e5", finding=other),)))
     state.status = replace(state.status, method="excess")
     assert "1 open incident<" in re.sub(r"\s+<", "<", client.get("/").text)
-    assert "method paper" in client.get("/incidents").text
+    assert "method paper" not in client.get("/incidents").text
+    assert "method paper" in client.get("/incidents?method=paper").text
+    everything = client.get("/incidents?method=").text
+    assert "method paper" in everything
+    assert "/incidents/a1b2" in everything
 
 
 def test_the_page_of_an_incident_shows_why(state: LiveState, client: TestClient) -> None:

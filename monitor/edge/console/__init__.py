@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from monitor import __version__
-from monitor.domain import Incident, State
+from monitor.domain import Incident, Method, State
 from monitor.edge.console.picture import draw
 from monitor.edge.status import Status
 from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict
@@ -19,6 +19,7 @@ from monitor.edge.wording import duration, number, percent, probability, time_te
 
 _PARENTS = 8
 _NEIGHBOURS = 50
+_NEWEST = 30
 
 VERDICTS = {
     Verdict.TRUE: "a true incident",
@@ -58,7 +59,9 @@ class Console:
         return self._page(
             "overview.html",
             status,
-            incidents=newest_first,
+            incidents=newest_first[:_NEWEST],
+            count=len(newest_first),
+            failing={incident.finding.outcome for incident in incidents},
             parked=parked,
             pending=pending,
             given_up=given_up,
@@ -81,6 +84,7 @@ class Console:
             more=more,
             asked=asked,
             states=[state.value for state in State],
+            methods=[method.value for method in Method],
             outcomes=[count.outcome for count in outcomes],
         )
 

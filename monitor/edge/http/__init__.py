@@ -57,7 +57,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         )
 
     def incidents(request: Request) -> Response:
-        found, following = api.find(request)
+        found, following = api.find(request, state.status.method)
         return console.incidents(state.status, found, following, dict(request.query_params))
 
     def incident(request: Request) -> Response:

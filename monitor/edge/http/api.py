@@ -111,15 +111,23 @@ class Api:
             }
         )
 
-    def find(self, request: Request) -> tuple[list[Incident], str | None]:
-        """The incidents asked for, and where the next page starts."""
+    def find(
+        self, request: Request, method: str | None = None
+    ) -> tuple[list[Incident], str | None]:
+        """The incidents asked for, and where the next page starts.
+
+        Args:
+            request: its query says which.
+            method: only of this one unless the query names another, or with an empty
+                ``method=`` all.
+        """
         asked = request.query_params
         limit = _limit(asked.get("limit"))
         found = self._state.store.incidents(
             state=choice(State, asked["state"], "state") if asked.get("state") else None,
             since=_asked_time(asked.get("since")),
             outcome=asked.get("outcome") or None,
-            method=asked.get("method") or None,
+            method=asked.get("method", method) or None,
             limit=limit + 1,
             after=asked.get("after") or None,
         )
