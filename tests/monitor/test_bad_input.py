@@ -434,6 +434,62 @@ def test_a_date_in_any_dress(day: Any, tmp_path: Path) -> None:
     assert (told.times, told.count) == (["2024-03-01T12:00:00.000000"], 1)
 
 
+def test_dates_as_text_are_read_cell_by_cell_when_some_are_wrong(tmp_path: Path) -> None:
+    days = ["2024-03-01", " 2024-03-01 00:00", "2024-02-30", "soon", None]
+    parquet(tmp_path / "log.parquet", day=days, clock=["12:00"] * 5)
+    table = '{ date = "day", clock = "clock", format = "HH:MM", zone = "UTC" }'
+    told = Told(config(tmp_path, table))
+        config(tmp_path, '{ date = "day", clock = "clock", format = "HH:MM", zone = "UTC" }')
+    )
+    assert told.times == ["2024-03-01T12:00:00.000000"] * 2
+    assert told.count == 3
+
+
+def test_a_date_beyond_all_calendars_does_not_overflow(tmp_path: Path) -> None:
+    days = pa.array([2**31 - 1, -(2**31), 19783], pa.int32()).cast(pa.date32())
+    parquet(tmp_path / "log.parquet", day=days, clock=[1200] * 3)
+    told = Told(config(tmp_path, '{ date = "day", clock = "clock", zone = "UTC" }'))
+    assert (told.times, told.count) == (["2024-03-01T12:00:00.000000"], 2)
+
+
+def test_a_clock_of_numbers_is_not_taken_for_text(tmp_path: Path) -> None:
+    parquet(tmp_path / "log.parquet", day=[date(2024, 3, 1)], clock=[515])
+    with pytest.raises(SourceError, match='if 515 means 05:15, write format = "HHMM"'):
+        Told(config(tmp_path, '{ date="day", clock="clock", format="HH:MM", zone="UTC" }'))
+
+
+def test_a_column_without_any_value(tmp_path: Path) -> None:
+    parquet(tmp_path / "log.parquet", at=pa.nulls(3), status=pa.nulls(3), region=pa.nulls(3))
+    assert Told(config(tmp_path, zone='"UTC"')).count == 3
+
+
+def test_flags_in_every_spelling(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "at,region,status,gone\n"
+        + "".join(
+            f"2024-03-01T12:00Z,x,200,{word}\n"
+            for word in ["yes", "TRUE", " 1", "n", "0", "False", "", "NA", "perhaps"]
+        )
+    )
+    path = tmp_path / "monitor.toml"
+    config(tmp_path)
+    path.write_text(path.read_text().replace("status >= 500", "gone"))
+    told = Told(load(path, {}))
+    assert told.failed == [True] * 3 + [False] * 5
+    assert [r.reason for r in told.rejected] == ["bad_flag"]
+
+
+def test_numbers_and_texts_of_other_types(tmp_path: Path) -> None:
+    status = pa.array(["503", "200"]).dictionary_encode()
+    parquet(tmp_path / "log1.parquet", status=status)
+    parquet(tmp_path / "log2.parquet", status=[True, False])
+    parquet(tmp_path / "log3.parquet", status=pa.array([b"503", b"5\xff3"]))
+    parquet(tmp_path / "log4.parquet", status=[date(2024, 3, 1)])
+    told = Told(config(tmp_path))
+    assert told.failed == [True, False, False, False, True]
+    assert [r.reason for r in told.rejected] == ["bad_number", "bad_value"]
+
+
 def test_a_format_of_ones_own(tmp_path: Path) -> None:
     words = ["01/Mar/2024:13:00:00 +0100", "01/Mar/2024", "rubbish"]
     parquet(tmp_path / "log.parquet", at=words)

@@ -133,6 +133,22 @@ def test_an_outcome_that_gives_itself_away_is_pointed_out(config: Path, tmp_path
     assert "outcome `failed` is computed from attribute `agent`" in " ".join(result.output.split())
 
 
+def test_what_is_odd_about_a_log_is_pointed_out(config: Path, tmp_path: Path) -> None:
+    config.write_text(CONFIG + '[window]\nmax_values = 1\nlength = "1h"\n')
+    log(tmp_path, [f"{i // 60:02}:{i % 60:02}Z,r{i},a{i % 2},500,3" for i in range(300)])
+    report = json.loads(check("-c", config, "--json").stdout)
+    assert [oddity.split(";")[0] for oddity in report["oddities"]] == [
+        "about 60 rows a window: too few to judge single values",
+        "attribute `region` is almost unique to each row: it cannot be a cause",
+        "attribute `agent` has 2 frequent values, more than `window.max_values` = 1",
+        "outcome `failed` happens in most rows",
+        "outcome `slow` happens in most rows",
+    ]
+    log(tmp_path, ["00:00Z,r,a,500,3"])
+    report = json.loads(check("-c", config, "--json").stdout)
+    assert report["oddities"] == ["only 1 row: too few to tell what is odd"]
+
+
 def test_only_the_head_of_a_long_log_is_read() -> None:
     flights = ROOT / "examples" / "flights" / "monitor.toml"
     report = json.loads(check("-c", flights, "--rows", "1000", "--json").stdout)

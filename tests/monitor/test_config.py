@@ -221,6 +221,27 @@ kind = "pigeon"
             MINIMAL.replace('"at"', "{ date='d', clock='c', zone='UTC', format='AM' }"),
             "write HHMM or HH:MM",
         ),
+        (
+            MINIMAL.replace('"at"', "{ column='at', zone='UTC' }") + 'zone = "UTC"',
+            "schema.zone: is given twice",
+        ),
+        (
+            MINIMAL.replace('"at"', "{ date='d', clock='c', zone='UTC', unit='s' }"),
+            "has no meaning beside `clock`",
+        ),
+        (
+            MINIMAL.replace('"at"', "{ column='at', unit='s', format='%Y' }"),
+            "keep `format` or `unit`",
+        ),
+        (with_line('url = "sqlite://"\nurl_file = "x"', "store"), "and `url_file` too; keep one"),
+        (with_line('paths = [""]', "source"), "holds an empty text"),
+        (with_line('host = "monitor.example"', "http"), "open to others"),
+        (with_line("follow = 1", "source"), "must be true or false, not 1"),
+        (with_line("max_rejected_ratio = -1", "source"), "it must be at least 0"),
+        (with_line("paper_p_value = 1", "detection"), "it must be less than 1"),
+        (with_line('l1 = "much"', "learner"), 'must be a number, not "much"'),
+        (with_line("tiers = {}", "schema"), "must be a list, not a table"),
+        (with_line("error_code = []", "schema"), "must be a text, not a list; put it in quotes"),
         (MINIMAL.replace('["region"]', "[]"), "schema.attributes: is empty; list at least one"),
         (MINIMAL.replace('"region"', '"my region"'), "'my region' is not a name"),
         (MINIMAL.replace('"failed"', "{ name = 'x', when = '1 < 2' }"), "reads no column"),
@@ -300,6 +321,9 @@ def test_an_empty_secret_is_no_secret(tmp_path: Path) -> None:
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist; give the path"):
         load(tmp_path / "nothing.toml", {})
+    (tmp_path / "huge.toml").write_bytes(b"#" * 5_000_000)
+    with pytest.raises(ConfigError, match="too large"):
+        load(tmp_path / "huge.toml", {})
     with pytest.raises(ConfigError, match="cannot be read"):
         load(tmp_path, {})
     (tmp_path / "latin.toml").write_bytes(b"[source]\npaths = ['caf\xe9']")
