@@ -108,3 +108,13 @@ class Config:
     store: StoreSettings = StoreSettings()
     notifiers: tuple[LogNotifier | WebhookNotifier, ...] = (LogNotifier(),)
     http: HttpSettings = HttpSettings()
+
+    @property
+    def reading(self) -> str:
+        """How rows become events, as text: equal readings see equal events in equal rows.
+
+        `settings` knows the outcomes by name only; a stored replay must not outlive a change of
+        their `when`.
+        """
+        whens = [(outcome.name, outcome.when.text) for outcome in self.outcomes]
+        return repr((self.time, self.columns, whens, self.source.format, self.source.delimiter))

@@ -439,8 +439,6 @@ def test_dates_as_text_are_read_cell_by_cell_when_some_are_wrong(tmp_path: Path)
     parquet(tmp_path / "log.parquet", day=days, clock=["12:00"] * 5)
     table = '{ date = "day", clock = "clock", format = "HH:MM", zone = "UTC" }'
     told = Told(config(tmp_path, table))
-        config(tmp_path, '{ date = "day", clock = "clock", format = "HH:MM", zone = "UTC" }')
-    )
     assert told.times == ["2024-03-01T12:00:00.000000"] * 2
     assert told.count == 3
 

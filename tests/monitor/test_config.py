@@ -269,6 +269,18 @@ def test_the_rhythm_is_that_of_the_log_unless_told_otherwise(tmp_path: Path) -> 
     assert read(zoned + '\n[window]\nzone = "UTC"', tmp_path).settings.window.zone == "UTC"
 
 
+def test_a_change_in_what_rows_mean_is_told_from_other_changes(tmp_path: Path) -> None:
+    before = read(MINIMAL, tmp_path).reading
+    assert read(with_line("port = 1", "http"), tmp_path).reading == before
+    changes = [
+        MINIMAL.replace('"failed"', '{ name = "failed", when = "not failed" }'),
+        MINIMAL.replace('"region"', '{ name = "region", column = "area" }'),
+        with_line('zone = "UTC"'),
+    ]
+    readings = {read(text, tmp_path).reading for text in changes}
+    assert len(readings | {before}) == 4
+
+
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
     config = read(
         MINIMAL + "[[notifiers]]\nkind = 'webhook'\nurl = 'http://a'\n[http]\nport = 1",
