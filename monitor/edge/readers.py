@@ -70,7 +70,14 @@ def flat(rows: pa.RecordBatch, needed: Iterable[str]) -> pa.RecordBatch:
         else:
             outer, *inner = name.split(".")
             columns[name] = pc.struct_field(rows.column(outer), inner)
-    return pa.RecordBatch.from_pydict(columns)
+    return pa.RecordBatch.from_pydict({name: _common(c) for name, c in columns.items()})
+
+
+def _common(column: pa.Array) -> pa.Array:
+    """Views, for which Arrow has few functions yet, as what they view."""
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.string())
+    return column.cast(pa.binary()) if pa.types.is_binary_view(column.type) else column
 
 
 class Reader(Protocol):

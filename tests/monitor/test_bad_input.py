@@ -488,6 +488,27 @@ def test_numbers_and_texts_of_other_types(tmp_path: Path) -> None:
     assert [r.reason for r in told.rejected] == ["bad_number", "bad_value"]
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view()],
+    ids=str,
+)
+def test_text_in_every_shape_that_arrow_has(kind: pa.DataType, tmp_path: Path) -> None:
+    def column(*words: str | None) -> pa.Array:
+        cells = words if "str" in str(kind) else [w and w.encode() for w in words]
+        return pa.array(cells, kind)
+
+    parquet(
+        tmp_path / "log.parquet",
+        at=column("2024-03-01T12:00:00Z", "2024-03-01", None),
+        region=column("Łódź", None, "x"),
+        status=column("503", "200", "200"),
+    )
+    told = Told(config(tmp_path, zone='"UTC"'))
+    assert told.times == ["2024-03-01T12:00:00.000000", "2024-03-01T00:00:00.000000"]
+    assert (told.regions, told.failed, told.count) == (["Łódź", "(missing)"], [True, False], 1)
+
+
 def test_a_format_of_ones_own(tmp_path: Path) -> None:
     words = ["01/Mar/2024:13:00:00 +0100", "01/Mar/2024", "rubbish"]
     parquet(tmp_path / "log.parquet", at=words)
