@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from least.acyclicity import acyclic_threshold, is_acyclic
+from least.graphs import cut_cycles, topological_rank
 from least.ordering import conditional_variance_order, regress_along
 from least.problem import Fit, Options, ProblemError, Status
 from least.synthetic import topological_order
@@ -170,7 +171,7 @@ class Least:
         self.n_features_in_ = X.shape[1]
         self.fit_ = fit
         self.weights_ = fit.weights
-        self.order_ = np.argsort(sparse.topological_rank(fit.weights))
+        self.order_ = np.argsort(topological_rank(fit.weights))
         return self
 
     def _learn(
@@ -211,7 +212,9 @@ class Least:
         self._raw = fit.weights
         weights, tau = prune(fit.weights, self.threshold, required)
         if self.refit:
-            order = topological_order((weights != 0) | required)
+            # An order needs no strong edges; one threshold for the whole graph would waste them.
+            sizes = np.where(required, np.inf, np.abs(fit.weights))
+            order = np.argsort(topological_rank(cut_cycles(sizes)))
             weights, tau = prune(refit.along(order), self.threshold, required)
         if named == "ordering" and initial is not None:
             begun, begun_tau = prune(initial, self.threshold, required)

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from least import Least, Options, ProblemError, Status, dense, sparse
+from least import Least, Options, ProblemError, Status, dense, graphs, sparse
 from least.acyclicity import bound_gradient, is_acyclic
 from least.peeling import peel
 from least.scores import score
@@ -88,7 +88,7 @@ def test_least_alone_on_a_screened_support() -> None:
     true, rows = model(200)
     fit = sparse.fit(rows, start="random")
     assert score(fit.weights.toarray(), true).f1 >= 0.75
-    assert sparse.is_acyclic(fit.weights)
+    assert graphs.is_acyclic(fit.weights)
     assert fit.history[0].delta > 10 * fit.delta
     blind = sparse.fit(
         rows, start="random", support="random", options=sparse.ANNEALED.but(density=1e-3)
@@ -142,13 +142,13 @@ def test_cycles_are_cut_at_their_weakest_edges() -> None:
     w = np.zeros((6, 6))
     w[[0, 1, 2], [1, 2, 0]] = [0.9, 0.8, 0.1]
     w[3, 4] = 0.05
-    cut = sparse.cut_cycles(sp.csr_array(w)).toarray()
+    cut = graphs.cut_cycles(sp.csr_array(w)).toarray()
     assert cut[2, 0] == 0
     assert (cut != 0).sum() == 3
-    pruned, tau = sparse.prune(sp.csr_array(w), 0.0)
+    pruned, tau = graphs.prune(sp.csr_array(w), 0.0)
     assert tau == pytest.approx(0.1)
     assert (pruned.toarray() != 0).sum() == 2
-    rank = sparse.topological_rank(sp.csr_array(cut))
+    rank = graphs.topological_rank(sp.csr_array(cut))
     assert rank[0] < rank[1] < rank[2]
 
 
@@ -158,10 +158,10 @@ def test_cutting_cycles_always_ends_acyclic_and_only_removes(seed: int, d: int) 
     rng = np.random.default_rng(seed)
     w = rng.normal(size=(d, d)) * (rng.random((d, d)) < 0.5)
     np.fill_diagonal(w, 0)
-    cut = sparse.cut_cycles(sp.csr_array(w)).toarray()
+    cut = graphs.cut_cycles(sp.csr_array(w)).toarray()
     assert is_acyclic(cut)
     assert ((cut == w) | (cut == 0)).all()
-    pruned, tau = sparse.prune(sp.csr_array(w), 0.0)
+    pruned, tau = graphs.prune(sp.csr_array(w), 0.0)
     assert is_acyclic(pruned.toarray())
     np.testing.assert_array_equal(pruned.toarray(), np.where(np.abs(w) > tau, w, 0))
 
@@ -175,7 +175,7 @@ def test_hard_input_gets_an_answer_or_a_name() -> None:
     assert not constant[:, 4].any()
     doubled = sparse.fit(np.column_stack([rows, rows])).weights
     assert np.isfinite(doubled.data).all()
-    assert sparse.is_acyclic(doubled)
+    assert graphs.is_acyclic(doubled)
     with pytest.raises(ProblemError, match="not finite"):
         sparse.fit(np.full((4, 3), np.inf))
     with pytest.raises(ProblemError, match="from a node to itself"):
