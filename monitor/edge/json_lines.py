@@ -129,7 +129,8 @@ class JsonLinesReader:
             cells = [_field(row, name) for row in rows]
             kind = _type_of(cells)
             # Later blocks are read in the light of this one: a column may begin with null or 1.
-            self.types[name] = _wider(self.types[name], kind) if _has_value(cells) else kind
+            if any(cell is not None for cell in cells):
+                self.types[name] = _wider(self.types[name], kind)
             arrays[name] = pa.array(cells, kind) if kind is not None else _mixed(cells)
 
         def locate(row: int) -> str:
@@ -187,10 +188,6 @@ def _type_of(cells: list[Any]) -> pa.DataType | None:
             exact = all(not isinstance(c, int) or abs(c) <= 2**53 for c in cells)
             return pa.float64() if exact else None
     return None
-
-
-def _has_value(cells: list[Any]) -> bool:
-    return any(cell is not None for cell in cells)
 
 
 def _wider(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
