@@ -318,7 +318,11 @@ def _schedule(worker: _Worker, config: Config, metrics: Metrics) -> BackgroundSc
             metrics.tick_overrun()
 
     def crashed(event: object) -> None:  # our bug: say so and end, the supervisor restarts us
-        _log.critical("a bug ended the daemon", error=repr(getattr(event, "exception", None)))
+        _log.critical(
+            "a bug ended the daemon",
+            error=repr(getattr(event, "exception", None)),
+            traceback=getattr(event, "traceback", None),
+        )
         signal.raise_signal(signal.SIGABRT)
 
     scheduler.add_listener(missed, EVENT_JOB_MISSED)

@@ -78,6 +78,8 @@ def _configure_logs(log_format: str) -> None:
 
     if log_format not in ("human", "json"):
         raise typer.BadParameter("log format is `human` or `json`")
+    # Its warnings are counted as metrics, its errors end the daemon with a line of our own.
+    logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
     renderer = (
         structlog.processors.JSONRenderer()
         if log_format == "json"
