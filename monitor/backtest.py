@@ -190,7 +190,7 @@ def run(
     quiet = read_quiet_days(quiet_days) if quiet_days else ()
     probe = FileSource(config, Vocabulary(settings.schema), inputs, follow=False)
     files = [Path(path) for path in probe.files() if path != STDIN]
-    path = state / f"backtest-{run_key(settings, files, since, until)}.db"
+    path = state / f"backtest-{run_key(settings, files, config.reading, since, until)}.db"
     state.mkdir(parents=True, exist_ok=True)
     if fresh or len(files) < len(probe.files()):  # standard input cannot be read again
         _forget(path)

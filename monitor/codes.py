@@ -61,14 +61,18 @@ def code_suspects(
         return []  # everything fails already: no code adds to that
     slices = list(tables.slices)
     left = [_unexplained(i, coded, outcome, explained) for i, coded in enumerate(slices)]
-    sizes = [int(coded.local[:, model.attribute].max(initial=0)) + 1 for coded in slices]
-    width = max([model.share.shape[1], *sizes])
+    highest = max(
+        int(c.local[r, model.attribute].max(initial=0)) for c, r in zip(slices, left, strict=True)
+    )
+    width = max(model.share.shape[1], highest + 1)
     observed = np.array(
-        [_by_code(c, hit, model.attribute, width) for c, hit in zip(slices, left, strict=True)]
+        [_by_code(c, rows, model.attribute, width) for c, rows in zip(slices, left, strict=True)]
     )
-    expected = np.array(
-        [_expected(c, i, outcome, model, explained, width) for i, c in enumerate(slices)]
+    by_parent = np.array(
+        [_expected(i, outcome, tables, model, explained) for i in range(len(slices))]
     )
+    expected = np.zeros((len(slices), width))
+    expected[:, : model.share.shape[1]] = by_parent @ model.share
     return _best(outcome, tables, model, scatter, observed, expected, left, threshold, min_failures)
 
 
@@ -117,10 +121,6 @@ def _best(
             np.array([float(c.slice.rows) for c in tables.slices]),
         )
         suspect.codes = (int(code),)
-        suspect.matches = [
-            hit & (c.local[:, model.attribute] == code)
-            for c, hit in zip(tables.slices, left, strict=True)
-        ]
         suspects.append(suspect)
     return suspects
 
@@ -128,38 +128,37 @@ def _best(
 def _unexplained(
     index: int, coded: Coded, outcome: int, explained: tuple[Suspect, ...]
 ) -> np.ndarray:
-    hit = coded.slice.failed[:, outcome].copy()
+    """Indices of the failed rows of a slice that no cause explains."""
+    rows = np.flatnonzero(coded.slice.failed[:, outcome])
     for suspect in explained:
-        hit &= ~suspect.matches[index]
-    return hit
+        rows = rows[~suspect.matches[index][rows]]
+    return rows
 
 
-def _by_code(coded: Coded, hit: np.ndarray, attribute: int, width: int) -> np.ndarray:
-    code = np.maximum(coded.local[hit, attribute], 0)
-    return np.bincount(code, coded.slice.weight[hit], width)
+def _by_code(coded: Coded, rows: np.ndarray, attribute: int, width: int) -> np.ndarray:
+    code = np.maximum(coded.local[rows, attribute], 0)
+    return np.bincount(code, coded.slice.weight[rows], width)
 
 
 def _expected(
-    coded: Coded,
     index: int,
     outcome: int,
+    tables: Horizons,
     model: CodeModel,
     explained: tuple[Suspect, ...],
-    width: int,
 ) -> np.ndarray:
-    """Failures expected of each code in one slice, (codes,)."""
-    weight = coded.slice.weight * coded.expected[:, outcome]
-    for suspect in explained:
-        weight = np.where(suspect.matches[index], 0.0, weight)
+    """Failures expected of each parent in one slice, without the rows explained, (parents,)."""
     parents = len(model.share)
-    if model.parent is None:
-        by_parent = np.array([weight.sum()])
-    else:
-        node = coded.local[:, model.parent]
+    out: np.ndarray = tables.slice_expected(index, outcome, model.parent, parents)
+    if explained:
+        coded = tables.slices[index]
+        rows = np.flatnonzero(np.any([s.matches[index] for s in explained], axis=0))
+        gone = coded.slice.weight[rows] * coded.expected[rows, outcome]
+        if model.parent is None:
+            return np.asarray(out - gone.sum())
+        node = coded.local[rows, model.parent]
         node = np.where((node < 0) | (node >= parents), 0, node)
-        by_parent = np.bincount(node, weight, parents)
-    out = np.zeros(width)
-    out[: model.share.shape[1]] = by_parent @ model.share
+        out = np.asarray(np.maximum(out - np.bincount(node, gone, parents), 0.0))
     return out
 
 
@@ -177,9 +176,9 @@ def _root(
     layout = tables.layout
     cells = []
     weights = []
-    for coded, hit in list(zip(tables.slices, left, strict=True))[-span:]:
-        mine = hit & (coded.local[:, model.attribute] == code)
-        if mine.any():
+    for coded, rows in list(zip(tables.slices, left, strict=True))[-span:]:
+        mine = rows[coded.local[rows, model.attribute] == code]
+        if len(mine):
             found = layout.cells(coded.local[mine])[:, 1:]
             cells.append(found.ravel())
             weights.append(np.repeat(coded.slice.weight[mine], found.shape[1]))
@@ -233,7 +232,8 @@ def codes_in_excess(
     """Up to three codes that a cause's failures carry more often than failures usually do."""
     seen = np.zeros(model.share.shape[1])
     for coded, hit in list(zip(tables.slices, suspect.matches, strict=True))[-span:]:
-        failed = hit & coded.slice.failed[:, outcome] & (coded.local[:, model.attribute] >= 0)
+        failed = np.flatnonzero(hit & coded.slice.failed[:, outcome])
+        failed = failed[coded.local[failed, model.attribute] >= 0]
         width = int(coded.local[failed, model.attribute].max(initial=0)) + 1
         counts = _by_code(coded, failed, model.attribute, max(len(seen), width))
         seen = np.pad(seen, (0, len(counts) - len(seen))) + counts

@@ -186,19 +186,17 @@ class GramSum:
         nodes = np.where(coded.local >= 0, coded.local + offsets, width)
         failed = np.where(piece.failed, np.arange(self._outcomes), width)
         columns = np.concatenate([failed, nodes], axis=1)
-        w = piece.weight.astype(float)
-        total = np.zeros((width + 1) * (width + 1))
-        for i in range(columns.shape[1]):
-            hit = columns[:, i] < width
-            if not hit.any():
-                continue
-            keys = columns[hit, i][:, None] * (width + 1) + columns[hit, i:]
-            total += np.bincount(
-                keys.ravel(), np.repeat(w[hit], keys.shape[1]), (width + 1) * (width + 1)
-            )
-        square = total.reshape(width + 1, width + 1)[:width, :width]
-        upper = np.triu(square, 1)
-        self._sum += sign * (upper + upper.T + np.diag(np.diag(square)))
+        # only the nodes present, so that the table of pairs stays small
+        present = np.flatnonzero(np.bincount(columns.ravel(), minlength=width + 1)[:width])
+        place = np.full(width + 1, len(present), np.int64)
+        place[present] = np.arange(len(present))
+        columns, side = place[columns], len(present) + 1
+        pairs = np.triu_indices(columns.shape[1])
+        keys = columns[:, pairs[0]] * side + columns[:, pairs[1]]
+        weights = np.repeat(piece.weight.astype(float), keys.shape[1])
+        total = np.bincount(keys.ravel(), weights, side * side).reshape(side, side)[:-1, :-1]
+        upper = np.triu(total, 1)
+        self._sum[np.ix_(present, present)] += sign * (upper + upper.T + np.diag(np.diag(total)))
 
     def encode(self, nodes: Nodes, min_count: int, max_nodes: int) -> Encoding:
         """The window's nodes with at least `min_count` rows, the most frequent first kept."""

@@ -1,0 +1,104 @@
+"""A tick, stage by stage: `python -m benchmarks.tick --json OUT`.
+
+Two simulated days of history, then ticks with LEAST warm-started, half of them while an incident
+rages. The do-nothing row is the same clock around an empty tick: a monitor without rows.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from benchmarks._report import arguments, machine, publish
+from monitor.config import load
+from monitor.diagnosis import Monitor
+from monitor.edge.files import FileSource
+from monitor.learning import LeastLearner
+from monitor.replay import gather
+from monitor.simulation.files import write
+from monitor.simulation.plan import plan_incidents
+from monitor.simulation.world import SLICE, World
+from monitor.slices import Slice, empty
+from monitor.vocabulary import Vocabulary
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+CONFIG = Path("examples/bookings/monitor.toml")
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = arguments(__doc__ or "")
+    parser.add_argument("--rows-per-day", type=float, default=2_000_000)
+    parser.add_argument("--ticks", type=int, default=16, help="measured ticks")
+    parser.add_argument("--days", type=float, default=2.25, help="history before them")
+    asked = parser.parse_args()
+    where = machine()
+    config = load(CONFIG, {})
+    settings, vocabulary = config.settings, Vocabulary(config.settings.schema)
+    world = World(7, asked.rows_per_day)
+    measured = timedelta(hours=asked.ticks / 2)
+    planned = plan_incidents(
+        world, START, (timedelta(days=asked.days) + measured) / timedelta(days=1), 1, 7,
+        quiet_days=asked.days + measured / timedelta(days=2), effects=(200, 400),
+    )  # fmt: skip
+    world = world.having(planned, ())
+    learner = LeastLearner(settings.schema, settings.learner)
+    monitor = Monitor(settings, vocabulary)
+    seconds: dict[str, list[float]] = {}
+    whole: list[float] = []
+    nodes = rows = 0
+    at = START
+    while at < START + timedelta(days=asked.days) + measured:
+        piece = _slice(world, at, config, vocabulary)
+        if at >= START + timedelta(days=asked.days) - SLICE:
+            monitor.learner = learner  # the tick before the measured ones fits cold
+        tick = monitor.tick(piece)
+        if at >= START + timedelta(days=asked.days):
+            for stage, value in tick.diagnosis.seconds.items():
+                seconds.setdefault(stage, []).append(value)
+            whole.append(sum(tick.diagnosis.seconds.values()))
+            nodes, rows = tick.diagnosis.nodes, tick.diagnosis.rows
+        at += SLICE
+    found = [str(i.finding.cause) for i in monitor.open_incidents()]
+    rest = np.array(whole) - np.array(seconds["fit"])
+    idle = Monitor(settings, Vocabulary(settings.schema), None)
+    width = len(settings.schema.attributes), len(settings.schema.outcomes)
+    nothing = [
+        sum(
+            idle.tick(
+                empty(piece.start + np.timedelta64(SLICE) * k, *width)
+            ).diagnosis.seconds.values()
+        )
+        for k in range(1, 20)
+    ]
+    rows_out = [_row(stage, np.array(values)) for stage, values in seconds.items()] + [
+        _row("everything but the fit", rest),
+        _row("whole tick", np.array(whole)),
+        _row("do nothing", np.array(nothing)),
+    ]
+    title = f"{asked.rows_per_day:,.0f} rows a day ({rows:,} in the last slice), {nodes} nodes"
+    publish(title, rows_out, where | {"nodes": nodes, "open": found}, asked.json)
+
+
+def _slice(world: World, at: datetime, config, vocabulary: Vocabulary) -> Slice:  # type: ignore[no-untyped-def]
+    with TemporaryDirectory() as folder:
+        path = write(world.slice(at), at, Path(folder), "parquet")
+        source = FileSource(config, vocabulary, [str(path)], follow=False)
+        schema, window = config.settings.schema, config.settings.window
+        data = gather(source.batches(), schema, window, datetime.now(UTC) + timedelta(days=3650))
+        return next(iter(data.slices(window)))
+
+
+def _row(stage: str, values: np.ndarray) -> dict[str, object]:
+    return {
+        "stage": stage,
+        "median s": float(np.median(values)),
+        "max s": float(values.max()),
+    }
+
+
+if __name__ == "__main__":
+    main()
