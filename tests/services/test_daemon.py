@@ -1,0 +1,328 @@
+"""The daemon as operators run it: files appear, it ticks, tells, is scraped, and is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from monitor.domain import Cause
+from monitor.edge.blobs import arrays_from_bytes, slice_from_bytes
+from monitor.edge.notifiers.webhook import SIGNATURE, check_signature
+from monitor.edge.store import open_store
+from monitor.simulation.files import write
+from monitor.simulation.plan import Planned
+from monitor.simulation.structure import Sizes
+from monitor.simulation.world import SLICE, World
+
+pytestmark = [pytest.mark.service, pytest.mark.slow]
+
+COMMAND = Path(sys.executable).with_name("least-monitor")
+DAYS = 3
+SMALL = Sizes(airlines=5, fare_sources=6, cities=12, offices=8, codes=16, regions=2)
+SECRET = "a key of the tests"
+
+
+class Receiver:
+    """A local address that takes webhooks."""
+
+    def __init__(self) -> None:
+        self.heard: list[dict[str, Any]] = []
+        self.forged = 0
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                signature = self.headers[SIGNATURE]
+                if check_signature(SECRET, signature, body, datetime.now(UTC)):
+                    receiver.heard.append(json.loads(body))
+                else:
+                    receiver.forged += 1
+                self.send_response(204)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None: ...
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    listening = Receiver()
+    yield listening
+    listening.server.shutdown()
+    listening.server.server_close()
+
+
+class Platform:
+    """Three days of bookings, half hour by half hour; one airline fails on the last evening."""
+
+    def __init__(self, folder: Path, receiver: Receiver) -> None:
+        self.folder, self.logs = folder, folder / "logs"
+        self.logs.mkdir()
+        self.start = datetime(2026, 1, 5, tzinfo=UTC)  # the same days whenever the test runs
+        self.slices = DAYS * 48
+        world = World(seed=17, rows_per_day=12_000, sizes=SMALL)
+        self.airline = world.texts("airline")[0]
+        cause = Cause.of(airline=self.airline)
+        outage = Planned(
+            "outage", "airline_maintenance", self.at(130), self.at(143), "reserve",
+            strikes=cause, strength=0.5, accept=(cause,),
+        )  # fmt: skip
+        self.world = world.having([outage])
+        self.written = 0
+        (folder / "secret").write_text(SECRET)
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.config = folder / "monitor.toml"
+        self.config.write_text(
+            f"""
+            [source]
+            paths = ["logs/bookings-*"]
+            poll = "200ms"
+            [schema]
+            time = "time"
+            zone = "UTC"
+            tiers = ["place", "airline", "fare_source"]
+            attributes = [
+              {{ name = "agent_office", tier = "place" }},
+              {{ name = "departure_city", tier = "place" }},
+              {{ name = "arrival_city", tier = "place" }},
+              {{ name = "airline", tier = "airline" }},
+              {{ name = "fare_source", tier = "fare_source" }},
+            ]
+            error_code = "error_code"
+            outcomes = [
+              {{ name = "reserve", when = 'failed_step == "reserve"' }},
+              {{ name = "pay", when = 'failed_step == "pay"' }},
+            ]
+            [detection]
+            learning = "1d"
+            [learner]
+            cold_steps = 40
+            [[notifiers]]
+            kind = "webhook"
+            url = "{receiver.url}"
+            secret_file = "secret"
+            [http]
+            port = {self.port}
+            """
+        )
+
+    def at(self, number: int) -> datetime:
+        return self.start + number * SLICE
+
+    def appear(self, first: int, last: int) -> None:
+        """The files of half hours `first` … `last` − 1; odd ones as JSON lines."""
+        for number in range(first, last):
+            bookings = self.world.slice(self.at(number))
+            write(bookings, self.at(number), self.logs, ("parquet", "jsonl")[number % 2])
+            self.written += bookings.num_rows
+
+    def stored(self) -> int:
+        """Rows in the store: diagnosed, still filling, or set aside."""
+        store = open_store(f"sqlite:///{self.folder / 'least-monitor.db'}")
+        try:
+            saved = store.load()
+            rows = sum(slice_from_bytes(b, 6, 2).slice.rows for b in saved.slices.values())
+            filling = arrays_from_bytes(saved.state["filling"])
+            rows += sum(int(a.sum()) for name, a in filling.items() if name.endswith(".weight"))
+            return rows + sum(store.rejected().values())
+        finally:
+            store.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+class Daemon:
+    """`least-monitor run` as a process of its own."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self.log = platform.folder / "daemon.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(COMMAND), "run", "-c", str(platform.config), "--log-format", "json"],
+                cwd=platform.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            )
+
+    def get(self, path: str) -> httpx2.Response | None:
+        try:
+            return httpx2.get(self.platform.url + path, timeout=10)
+        except httpx2.TransportError:
+            return None
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Its value, or NaN as long as there is none."""
+        answer = self.get("/metrics")
+        wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
+        start = f"least_monitor_{name}{{{wanted}}} " if wanted else f"least_monitor_{name} "
+        for line in answer.text.splitlines() if answer else ():
+            if line.startswith(start):
+                return float(line.removeprefix(start))
+        return float("nan")
+
+    def until(self, what: str, condition: Callable[[], object], seconds: float = 240) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.log.read_text()[-4000:]
+            assert time.monotonic() < deadline, f"not {what}: {self.log.read_text()[-4000:]}"
+            time.sleep(0.1)
+
+    def until_ready(self) -> None:
+        self.until("ready", lambda: (a := self.get("/readyz")) is not None and a.status_code == 200)
+
+    def until_ticked(self, number: int) -> None:
+        """Until slice `number` has been diagnosed."""
+        end = self.platform.at(number + 1).timestamp()
+        self.until(f"at slice {number}", lambda: self.metric("last_tick_timestamp_seconds") >= end)
+
+
+@pytest.fixture
+def platform(tmp_path: Path, receiver: Receiver) -> Platform:
+    return Platform(tmp_path, receiver)
+
+
+@pytest.fixture
+def launched() -> Iterator[Callable[[Platform], Daemon]]:
+    """Starts daemons; none outlives its test."""
+    running: list[Daemon] = []
+
+    def launch(platform: Platform) -> Daemon:
+        running.append(Daemon(platform))
+        return running[-1]
+
+    yield launch
+    for daemon in running:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+        daemon.process.wait(20)
+
+
+def scraped(url: str, folder: Path, question: str) -> list[dict[str, Any]]:
+    """What a real Prometheus answers after it has scraped the daemon."""
+    program = shutil.which("prometheus")
+    if program is None:
+        pytest.skip("prometheus is not installed (Debian package prometheus)")
+    port = free_port()
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"
+        "scrape_configs: [{job_name: monitor, static_configs: [{targets: ['"
+        + url.removeprefix("http://")
+        + "']}]}]\n"
+    )
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                program, f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'tsdb'}", f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            time.sleep(0.2)
+            try:
+                answer = httpx2.get(
+                    f"http://127.0.0.1:{port}/api/v1/query", params={"query": question}
+                ).json()
+            except httpx2.TransportError:
+                continue
+            if found := answer["data"]["result"]:
+                return list(found)
+        raise AssertionError(f"no answer to {question}")
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def test_a_day_in_the_life_of_the_daemon(
+    platform: Platform, receiver: Receiver, launched: Callable[[Platform], Daemon]
+) -> None:
+    platform.appear(0, 100)
+    daemon = launched(platform)
+    daemon.until_ready()
+    daemon.until_ticked(98)
+    assert receiver.heard == [], "two quiet days"
+
+    # Files go on appearing, and with them an outage.
+    platform.appear(100, platform.slices)
+    daemon.until_ticked(platform.slices - 2)
+    daemon.until("told", lambda: receiver.heard)
+    first = receiver.heard[0]
+    assert first["change"] == "opened"
+    assert first["incident"]["finding"]["outcome"] == "reserve"
+    assert first["incident"]["finding"]["cause"]["airline"] == [platform.airline]
+    assert receiver.forged == 0
+    assert daemon.metric("slice_errors", outcome="reserve") >= 0
+    assert daemon.metric("events_total", result="accepted") == platform.written
+
+    # Its metrics are what Prometheus wants.
+    exposition = daemon.get("/metrics")
+    assert exposition is not None
+    if shutil.which("promtool"):
+        judged = subprocess.run(
+            ["promtool", "check", "metrics"], input=exposition.text, capture_output=True, text=True
+        )
+        assert (judged.returncode, judged.stderr) == (0, "")
+    (up,) = scraped(platform.url, platform.folder, "least_monitor_slice_rows > 0")
+    assert up["metric"]["job"] == "monitor"
+
+    # A late file is folded into its slice.
+    late = platform.world.slice(platform.at(120)).slice(0, 25)
+    write(late, platform.at(120) + timedelta(minutes=1), platform.logs, "jsonl")
+    platform.written += late.num_rows
+    daemon.until("late rows in", lambda: daemon.metric("events_total", result="late") == 25)
+    shown = daemon.get("/api/v1/incidents")
+    assert shown is not None
+    assert first["incident"]["id"] in shown.text
+
+    began = time.monotonic()
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(20) == 0, daemon.log.read_text()[-4000:]
+    assert time.monotonic() - began < 10
+    assert platform.stored() == platform.written
+
+
+def test_kill_9_loses_and_doubles_nothing(
+    platform: Platform, receiver: Receiver, launched: Callable[[Platform], Daemon]
+) -> None:
+    platform.appear(0, 24)
+    daemon = launched(platform)
+    daemon.until_ticked(6)  # in the middle of its work
+    daemon.process.kill()
+    assert daemon.process.wait(20) == -signal.SIGKILL
+    platform.appear(24, 36)
+    late = platform.world.slice(platform.at(5))
+    write(late, platform.at(5) + timedelta(minutes=1), platform.logs, "jsonl")
+    platform.written += late.num_rows
+    daemon = launched(platform)
+    daemon.until_ticked(34)
+    daemon.process.send_signal(signal.SIGTERM)
+    assert daemon.process.wait(20) == 0
+    assert platform.stored() == platform.written
+    assert receiver.heard == []
