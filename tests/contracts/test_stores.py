@@ -312,6 +312,9 @@ def test_incidents_are_found_by_state_time_outcome_and_method(store: Store) -> N
     assert ids(outcome="seat") == {"seat"}
     assert ids(method="paper") == {"paper"}
     assert ids(outcome="pay", state=State.OPEN, method="excess") == {"new", "still"}
+    assert ids(unresolved=True, method="excess") == {"new", "still", "seat"}
+    assert store.open_counts() == {"pay": 3, "seat": 1}
+    assert store.open_counts("excess") == {"pay": 2, "seat": 1}
 
 
 def test_a_prefix_names_an_incident_if_it_is_the_only_one(store: Store) -> None:
@@ -432,14 +435,16 @@ def test_pages_are_read_while_ticks_are_written(store: Store) -> None:
     readers = [threading.Thread(target=read) for _ in range(2)]
     for reader in readers:
         reader.start()
-    for i in range(ticks):
-        at = NOON + i * HALF_HOUR
-        store.commit(Work(slices={at: b"x" * 1000}, incidents=(incident(f"i{i:03}", at),)))
-    while not seen:
-        time.sleep(0.001)
-    done.set()
-    for reader in readers:
-        reader.join()
+    try:
+        for i in range(ticks):
+            at = NOON + i * HALF_HOUR
+            store.commit(Work(slices={at: b"x" * 1000}, incidents=(incident(f"i{i:03}", at),)))
+        while not seen and not trouble:
+            time.sleep(0.001)
+    finally:
+        done.set()
+        for reader in readers:
+            reader.join()
     assert trouble == []
     assert len(store.load().slices) == ticks
 

@@ -19,7 +19,9 @@ from monitor.edge.wording import duration, number, percent, probability, time_te
 
 _PARENTS = 8
 _NEIGHBOURS = 50
-_NEWEST = 30
+
+NEWEST = 30
+"""Incidents on the overview."""
 
 VERDICTS = {
     Verdict.TRUE: "a true incident",
@@ -49,19 +51,27 @@ class Console:
         self,
         status: Status,
         incidents: Sequence[Incident],
+        open_counts: Mapping[str, int],
         outbox: Sequence[OutboxCount],
         given_up: Sequence[OutboxItem],
     ) -> Response:
-        """Is anything wrong, and does the monitor itself work."""
-        newest_first = sorted(incidents, key=lambda i: (i.opened_at, i.id), reverse=True)
+        """Is anything wrong, and does the monitor itself work.
+
+        Args:
+            status: the daemon's.
+            incidents: the newest that are open.
+            open_counts: outcome → how many are open.
+            outbox: notifications by notifier and status.
+            given_up: the newest parked notifications.
+        """
         parked = sum(o.count for o in outbox if o.status == "parked")
         pending = sum(o.count for o in outbox if o.status == "pending")
         return self._page(
             "overview.html",
             status,
-            incidents=newest_first[:_NEWEST],
-            count=len(newest_first),
-            failing={incident.finding.outcome for incident in incidents},
+            incidents=incidents,
+            count=sum(open_counts.values()),
+            failing=open_counts,
             parked=parked,
             pending=pending,
             given_up=given_up,

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from monitor.edge.console import Console
+from monitor.edge.console import NEWEST, Console
 from monitor.edge.http.api import Api, json
 from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, is_loopback
@@ -47,13 +47,14 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
     api, console, forms = Api(state), Console(), Forms(state, token)
 
     def overview(request: Request) -> Response:
-        incidents = [
-            i
-            for i in state.store.open_incidents()
-            if state.status.method in (None, i.finding.method.value)
-        ]
+        method = state.status.method
+        newest = state.store.incidents(unresolved=True, method=method, limit=NEWEST)
         return console.overview(
-            state.status, incidents, state.store.outbox(), state.store.parked(5)
+            state.status,
+            newest,
+            state.store.open_counts(method),
+            state.store.outbox(),
+            state.store.parked(5),
         )
 
     def incidents(request: Request) -> Response:

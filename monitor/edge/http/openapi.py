@@ -65,6 +65,11 @@ _FINDING = _object(
     runners_up=_list(_object(cause=_ref("Cause"), score=_ref("Number"))),
 )
 
+# Came later: incidents stored before do not have them.
+_FINDING["properties"]["fresh"] = _FLAG | {
+    "description": "The newest slice holds a failure of the cause."
+}
+
 _INCIDENT = _object(
     id=_TEXT,
     state=_words(State),
@@ -83,6 +88,11 @@ _HISTORY = _object(
     label=_maybe(_words(Verdict)),
     audit=_list(_object(at=_TIME, kind=_TEXT, actor=_TEXT, note=_TEXT)),
 )
+
+for _schema in (_INCIDENT, _HISTORY):
+    _schema["properties"]["told_excess"] = _ref("Number") | {
+        "description": "Observed less expected, when people last heard of it."
+    }
 
 _TICK = _object(
     at=_TIME,

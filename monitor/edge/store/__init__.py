@@ -138,6 +138,7 @@ class Store(Protocol):
         self,
         *,
         state: State | None = None,
+        unresolved: bool = False,
         since: datetime | None = None,
         outcome: str | None = None,
         method: str | None = None,
@@ -148,12 +149,17 @@ class Store(Protocol):
 
         Args:
             state: only these; None is all.
+            unresolved: only those that are not resolved.
             since: opened, or still unresolved, at or after this time.
             outcome: only of this outcome.
             method: only judged by this method.
             limit: at most so many; None is all.
             after: continue behind the incident with this id (paging).
         """
+        ...
+
+    def open_counts(self, method: str | None = None) -> dict[str, int]:
+        """Outcome → incidents that are not resolved; of one method, or all."""
         ...
 
     def incident(self, id_or_prefix: str) -> Incident:

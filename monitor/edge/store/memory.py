@@ -103,6 +103,7 @@ class MemoryStore:
         self,
         *,
         state: State | None = None,
+        unresolved: bool = False,
         since: datetime | None = None,
         outcome: str | None = None,
         method: str | None = None,
@@ -116,6 +117,7 @@ class MemoryStore:
                 i
                 for i in self._incidents.values()
                 if (state is None or i.state is state)
+                and not (unresolved and i.state is State.RESOLVED)
                 and (since is None or i.opened_at >= since or (i.resolved_at or since) >= since)
                 and (outcome is None or i.finding.outcome == outcome)
                 and (method is None or i.finding.method.value == method)
@@ -123,6 +125,15 @@ class MemoryStore:
             ]
         chosen.sort(key=lambda i: (i.opened_at, i.id), reverse=True)
         return chosen[:limit]
+
+    def open_counts(self, method: str | None = None) -> dict[str, int]:
+        """See `Store`."""
+        counts = Counter(
+            i.finding.outcome
+            for i in self.open_incidents()
+            if method in (None, i.finding.method.value)
+        )
+        return dict(sorted(counts.items()))
 
     def _get(self, incident_id: str) -> Incident:
         try:

@@ -7,6 +7,7 @@ events are read again.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -66,7 +67,8 @@ class SqlStore:
         self._read, self._write = self._database.read, self._database.write
         with self._write() as connection:
             tables.migrate(connection)
-            self._commits = _commits(connection)
+            self._seen = _commits(connection)
+        self._seen_lock = threading.Lock()
 
     def _upsert(self, connection: Connection, table: Table, rows: _Rows) -> None:
         if not rows:
@@ -79,7 +81,7 @@ class SqlStore:
     def commit(self, work: Work) -> None:
         """See `Store`. Refused when another process has committed since the last `load`."""
         with self._write() as connection:
-            self._claim(connection)
+            claimed = self._claim(connection)
             self._upsert(
                 connection,
                 tables.slices,
@@ -100,19 +102,23 @@ class SqlStore:
             self._write_incidents(connection, work.incidents)
             self._queue(connection, work)
             self._reject(connection, work.rejected)
-        self._commits += 1
+        self._has_seen(claimed)
 
-    def _claim(self, connection: Connection) -> None:
-        table = tables.generation
-        claimed = connection.execute(
-            update(table).where(table.c.commits == self._commits).values(commits=self._commits + 1)
-        )
-        if claimed.rowcount != 1:
+    def _claim(self, connection: Connection) -> int:
+        table, seen = tables.generation, self._seen
+        claim = update(table).where(table.c.commits == seen).values(commits=seen + 1)
+        if connection.execute(claim).rowcount != 1:
             raise StoreError(
                 f"store {self._database.name}: another least-monitor has written to it since "
                 "this one read it. Only one may run: end the other and start this one again, "
                 "which goes on from there; or give each a [store] url of its own"
             )
+        return seen + 1
+
+    def _has_seen(self, commits: int) -> None:
+        # Pages may load in one thread while a tick commits in another: never go back.
+        with self._seen_lock:
+            self._seen = max(self._seen, commits)
 
     def _write_incidents(self, connection: Connection, incoming: Sequence[Incident]) -> None:
         if not incoming:
@@ -199,7 +205,7 @@ class SqlStore:
     def load(self) -> Saved:
         """See `Store`. Reads one consistent moment."""
         with self._read() as connection:
-            self._commits = _commits(connection)
+            self._has_seen(_commits(connection))
             table = tables.slices.c
             found = connection.execute(select(table.start, table.data).order_by(table.start))
             slices = _pairs(found)
@@ -228,6 +234,7 @@ class SqlStore:
         self,
         *,
         state: State | None = None,
+        unresolved: bool = False,
         since: datetime | None = None,
         outcome: str | None = None,
         method: str | None = None,
@@ -239,6 +246,8 @@ class SqlStore:
         query = select(table.document).order_by(table.opened_at.desc(), table.id.desc())
         if state is not None:
             query = query.where(table.state == state.value)
+        if unresolved:
+            query = query.where(table.state != State.RESOLVED.value)
         if since is not None:
             still = or_(table.resolved_at.is_(None), table.resolved_at >= since)
             query = query.where(or_(table.opened_at >= since, still))
@@ -252,6 +261,16 @@ class SqlStore:
                 same_time = and_(table.opened_at == anchor.opened_at, table.id < anchor.id)
                 query = query.where(or_(table.opened_at < anchor.opened_at, same_time))
             return [_incident(d) for d in connection.execute(query.limit(limit)).scalars()]
+
+    def open_counts(self, method: str | None = None) -> dict[str, int]:
+        """See `Store`."""
+        table = tables.incidents.c
+        query = select(table.outcome, func.count()).where(table.state != State.RESOLVED.value)
+        if method is not None:
+            query = query.where(table.method == method)
+        with self._read() as connection:
+            found = connection.execute(query.group_by(table.outcome).order_by(table.outcome))
+            return _pairs(found)
 
     def _get(self, connection: Connection, incident_id: str) -> Incident:
         found = self._stored(connection, [incident_id])
