@@ -314,7 +314,7 @@ def fit_gram(
     options = options or Options()
     d = _checked_size(gram, allowed, start)
     kind = options.optimizer if options.batch is None else "batches"
-    jit = d <= JIT_LIMIT and options.rounds <= 10 and kind != "batches"
+    jit = d <= JIT_LIMIT and options.rounds <= 20 and kind != "batches"
     size = -(-d // PAD) * PAD if jit else d
     dtype = np.dtype(options.dtype)
     whole = _padded(gram, size, dtype)
