@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import socket
 import threading
 import time
@@ -14,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 from aiosmtpd.controller import Controller
@@ -305,6 +308,23 @@ def test_a_receiver_can_check_who_wrote_and_when() -> None:
     document = json.loads(body)
     assert document["version"] == 1
     assert documents.notification_from(document) == OPENED
+
+
+def test_the_check_that_the_manual_shows_is_right() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "notifications.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", manual, flags=re.DOTALL)
+    shown: dict[str, Any] = {}
+    exec(code, shown)
+    with receiver() as hook:
+        notifier = WebhookNotifier(hook.url, "secret")
+        notifier.send(OPENED)
+        notifier.close()
+    headers, body = hook.requests[0]
+    assert shown["genuine"]("secret", headers[SIGNATURE], body)
+    assert not shown["genuine"]("other", headers[SIGNATURE], body)
+    assert not shown["genuine"]("secret", headers[SIGNATURE], body + b" ")
+    old = re.sub("t=[0-9]+", "t=1", headers[SIGNATURE])
+    assert not shown["genuine"]("secret", old, body)
 
 
 def test_attempts_at_one_notification_share_a_key_and_others_do_not() -> None:
