@@ -278,7 +278,8 @@ class _Worker:
             changes["watermark"] = utc(watermark)
         if ticks:
             changes["diagnosis"] = ticks[-1].diagnosis
-            metrics.incidents(self._pipeline.session.monitor.open_incidents())
+            report = self._pipeline.config.settings.detection.report
+            metrics.incidents(i for i in state.store.open_incidents() if i.finding.method is report)
             _log.info(
                 "tick",
                 at=ticks[-1].diagnosis.at.isoformat(),

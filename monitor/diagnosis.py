@@ -344,6 +344,7 @@ class Monitor:
             rate_before=expected / rows if rows else 0.0,
             rate_now=observed / rows if rows else 0.0,
             ended=suspect.ended,
+            fresh=bool(suspect.observed[-1] > 0),
             chain=tuple(self.naming.cause(c) for c in suspect.chain),
             codes=self._codes_in_excess(o, suspect, span),
             runners_up=tuple((self.naming.cause(c), score) for c, score in suspect.runners_up),

@@ -9,7 +9,8 @@ from monitor.significance import scatter
 from monitor.window import Horizons
 
 PRIOR = 0.4
-PRIOR_CELLS = 200.0
+PRIOR_CELLS = (100.0, 100.0, 200.0)
+"""How many cells the prior is worth, by order: everything has one cell a snapshot."""
 CELLS_PER_SNAPSHOT = 64
 KEPT = 2048
 ORDERS = 3
@@ -66,7 +67,7 @@ class Dispersion:
         capacity = self._samples.shape[3]
         for key in np.ndindex(*self._count.shape):
             samples = self._samples[key][: min(int(self._count[key]), capacity)].astype(float)
-            self._fitted[key] = scatter(samples[:, 0], samples[:, 1], PRIOR, PRIOR_CELLS)
+            self._fitted[key] = scatter(samples[:, 0], samples[:, 1], PRIOR, PRIOR_CELLS[key[2]])
 
     def of(self, outcome: int) -> Scatter:
         """The scatter of an outcome."""

@@ -161,6 +161,8 @@ class Finding:
     rate_now: float
     ended: bool = False
     """The excess lies in the past of the horizon: its recent rows fail as usual again."""
+    fresh: bool = True
+    """The newest slice holds a failure of the cause; without one, nothing new is reported."""
     chain: tuple[Cause, ...] = ()
     """From the widest to the narrowest cell considered: "concentrated in …"."""
     codes: tuple[str, ...] = ()
@@ -204,6 +206,8 @@ class Incident:
     """The finding at the latest tick that still saw it."""
     resolved_at: datetime | None = None
     worsened_at: tuple[datetime, ...] = ()
+    told_excess: float = 0.0
+    """Observed less expected, when people last heard of it."""
     causes: tuple[Cause, ...] = ()
     """Every cause it was known by, in order; refinement appends."""
 
@@ -335,8 +339,7 @@ class IncidentSettings:
     resolve_after: int = 4
     """Ticks unseen before it is resolved."""
     worsen_factor: float = 2.0
-    """Growth of the observed excess that is news."""
-    renotify_after: timedelta = timedelta(hours=24)
+    """Growth of the excess, since people last heard of it, that is news."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ from monitor.domain import (
     State,
 )
 
+STANDS_OUT = 2.0
+"""Times the elevation of everything, for a cause to be told apart from it."""
+
 
 def identity(finding: Finding, at: datetime) -> str:
     """A fingerprint that only depends on what failed, why, and when it was first seen."""
@@ -53,11 +56,11 @@ def track(
     for finding in sorted(findings, key=lambda f: -f.score):
         index = _belongs(finding, incidents, seen)
         if index is None:
-            if finding.ended:
+            if finding.ended or not finding.fresh or _part_of_everything(finding, incidents):
                 continue
             incident = Incident(
                 identity(finding, at), State.OPEN, at, at, at, finding, finding,
-                causes=(finding.cause,),
+                told_excess=finding.observed - finding.expected, causes=(finding.cause,),
             )  # fmt: skip
             incidents.append(incident)
             news.append(Notification(incident, Change.OPENED, at))
@@ -111,6 +114,26 @@ def _nested(finding: Finding, incident: Incident) -> bool:
     return mine.narrows(its) or its.narrows(mine)
 
 
+def _part_of_everything(finding: Finding, incidents: list[Incident]) -> bool:
+    """True while everything fails, and this cause is not twice as far above its usual rate.
+
+    A blizzard that shuts the city hits airlines and airports at slightly different hours; each is
+    part of the one story.
+    """
+    return bool(finding.cause.selector) and any(
+        not incident.latest.cause.selector
+        and incident.finding.outcome == finding.outcome
+        and incident.finding.method == finding.method
+        and incident.state is not State.RESOLVED
+        and _elevation(finding) < STANDS_OUT * _elevation(incident.latest)
+        for incident in incidents
+    )
+
+
+def _elevation(finding: Finding) -> float:
+    return (finding.observed + 0.5) / (finding.expected + 0.5)
+
+
 def _update(
     incident: Incident, finding: Finding, at: datetime, settings: IncidentSettings
 ) -> tuple[Incident, Change]:
@@ -121,19 +144,11 @@ def _update(
         causes = (*causes, finding.cause)
     if top.cause != incident.finding.cause:
         change = Change.REFINED
-    worsened = incident.worsened_at
-    excess = incident.finding.observed - incident.finding.expected
-    now = finding.observed - finding.expected
-    since = max((incident.opened_at, *worsened))
-    if now >= settings.worsen_factor * max(excess, 1.0) or (
-        at - since >= settings.renotify_after and now > excess
-    ):
+    worsened, told = incident.worsened_at, incident.told_excess
+    excess = finding.observed - finding.expected
+    if finding.fresh and excess >= settings.worsen_factor * max(told, 1.0):
         change = Change.WORSENED
-        worsened = (*worsened, at)
-        top = finding if finding.score >= incident.finding.score else replace(
-            incident.finding, observed=finding.observed, expected=finding.expected,
-            rows=finding.rows, rate_now=finding.rate_now, horizon=finding.horizon,
-        )  # fmt: skip
+        worsened, told = (*worsened, at), excess
     return (
         replace(
             incident,
@@ -142,6 +157,7 @@ def _update(
             finding=top,
             latest=finding,
             worsened_at=worsened,
+            told_excess=told,
             causes=causes,
         ),
         change,

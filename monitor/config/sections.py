@@ -331,11 +331,6 @@ class IncidentsSection(Section):
     worsen_factor: float = Field(
         default=_incidents.worsen_factor, gt=1, description="Growth of the excess that is news."
     )
-    renotify_after: Duration = Field(
-        default=_incidents.renotify_after,
-        gt=_NONE,
-        description="Remind of an open incident after this.",
-    )
 
 
 class StoreSection(Section):

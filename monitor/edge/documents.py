@@ -92,6 +92,7 @@ def finding_document(finding: Finding) -> Document:
         "rate_before": _number(finding.rate_before),
         "rate_now": _number(finding.rate_now),
         "ended": bool(finding.ended),
+        "fresh": bool(finding.fresh),
         "chain": [cause.to_json() for cause in finding.chain],
         "codes": list(finding.codes),
         "runners_up": [
@@ -123,6 +124,7 @@ def finding_from(document: Mapping[str, Any]) -> Finding:
         rate_before=float(document["rate_before"]),
         rate_now=float(document["rate_now"]),
         ended=document["ended"],
+        fresh=document.get("fresh", True),  # not in documents of the first days
         chain=tuple(Cause.from_json(cause) for cause in document["chain"]),
         codes=tuple(document["codes"]),
         runners_up=tuple(
@@ -141,6 +143,7 @@ def incident_document(incident: Incident) -> Document:
         "last_seen_at": time_text(incident.last_seen_at),
         "resolved_at": _maybe_time(incident.resolved_at),
         "worsened_at": [time_text(at) for at in incident.worsened_at],
+        "told_excess": _number(incident.told_excess),
         "causes": [cause.to_json() for cause in incident.causes],
         "finding": finding_document(incident.finding),
         "latest": finding_document(incident.latest),
@@ -158,6 +161,7 @@ def incident_from(document: Mapping[str, Any]) -> Incident:
         last_seen_at=time_from(document["last_seen_at"]),
         resolved_at=None if resolved is None else time_from(resolved),
         worsened_at=tuple(time_from(at) for at in document["worsened_at"]),
+        told_excess=float(document.get("told_excess", 0.0)),
         causes=tuple(Cause.from_json(cause) for cause in document["causes"]),
         finding=finding_from(document["finding"]),
         latest=finding_from(document["latest"]),

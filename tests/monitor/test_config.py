@@ -99,7 +99,6 @@ def test_a_full_file_is_read_as_written(tmp_path: Path) -> None:
         compare = ["excess"]
         horizons = [1, 48]
         [incidents]
-        renotify_after = "2d"
         [store]
         url = "postgresql+psycopg://user@db/monitor"
         [[notifiers]]

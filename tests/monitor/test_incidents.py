@@ -87,22 +87,39 @@ def test_an_excess_twice_as_large_is_worse() -> None:
     assert (incident.finding.observed, incident.latest.observed) == (80, 90)
 
 
-def test_worse_without_a_higher_score_still_shows_the_new_counts() -> None:
+def test_worse_without_a_higher_score_is_told_with_its_latest_counts() -> None:
     story = Story()
     story.tick(finding(score=30.0))
     assert story.tick(finding(observed=100, score=20.0)) == [("worsened", "airline=AC")]
     (incident,) = story.incidents
     assert incident.finding.score == 30.0
-    assert incident.finding.observed == 100
+    assert incident.latest.observed == 100
     assert story.tick(finding(observed=100, score=20.0)) == []
 
 
-def test_an_incident_still_growing_after_a_day_is_told_again() -> None:
+def test_slow_growth_is_told_when_the_excess_has_doubled_since_people_heard_of_it() -> None:
     story = Story()
-    story.tick(finding())
-    for _ in range(47):
-        assert story.tick(finding(observed=45)) == []
-    assert story.tick(finding(observed=45)) == [("worsened", "airline=AC")]
+    story.tick(finding(observed=40))
+    for observed in range(44, 76, 4):
+        assert story.tick(finding(observed=observed, score=float(observed))) == []
+    assert story.tick(finding(observed=76, score=76.0)) == [("worsened", "airline=AC")]
+    assert story.tick(finding(observed=140, score=140.0)) == []  # not yet twice what was told
+
+
+def test_old_failures_without_a_fresh_one_open_nothing() -> None:
+    story = Story()
+    assert story.tick(finding(fresh=False)) == []
+    assert story.tick(finding(fresh=True)) == [("opened", "airline=AC")]
+
+
+def test_a_part_of_what_everything_suffers_is_no_incident_of_its_own() -> None:
+    everything = finding(Cause(), observed=400, expected=10, score=90.0)
+    story = Story()
+    story.tick(everything)
+    alike = finding(AC, observed=40, expected=1, score=30.0)
+    assert story.tick(everything, alike) == []
+    worse = finding(AC, observed=90, expected=0.5, score=60.0)
+    assert story.tick(everything, worse) == [("opened", "airline=AC")]
 
 
 def test_a_more_exact_cause_refines_the_incident() -> None:
