@@ -2,10 +2,13 @@
 
 from monitor.config.loading import load
 from monitor.config.model import (
+    AlertmanagerNotifier,
     Config,
+    EmailNotifier,
     FilesSettings,
     HttpSettings,
     LogNotifier,
+    Notifier,
     OutcomeDefinition,
     StoreSettings,
     TimeDefinition,
@@ -14,11 +17,14 @@ from monitor.config.model import (
 from monitor.config.problems import ConfigError, Problem
 
 __all__ = [
+    "AlertmanagerNotifier",
     "Config",
     "ConfigError",
+    "EmailNotifier",
     "FilesSettings",
     "HttpSettings",
     "LogNotifier",
+    "Notifier",
     "OutcomeDefinition",
     "Problem",
     "StoreSettings",

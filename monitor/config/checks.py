@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,18 +9,18 @@ from datetime import timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo, available_timezones
 
+from monitor.config.durations import format_duration
 from monitor.config.lines import Location
 from monitor.config.model import (
     Config,
     FilesSettings,
     HttpSettings,
-    LogNotifier,
     OutcomeDefinition,
     StoreSettings,
     TimeDefinition,
-    WebhookNotifier,
 )
-from monitor.config.problems import Complaints, did_you_mean, readable_secret
+from monitor.config.notifiers import base_address, is_loopback, notifiers
+from monitor.config.problems import Complaints, did_you_mean
 from monitor.config.sections import (
     AttributeTable,
     Document,
@@ -29,8 +28,6 @@ from monitor.config.sections import (
     SchemaSection,
     SourceSection,
     StoreSection,
-    WebhookSection,
-    format_duration,
 )
 from monitor.domain import (
     Attribute,
@@ -72,7 +69,7 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
         outcomes=outcomes,
         source=_source(document.source, base, complaints),
         store=_store(document.store, base, complaints),
-        notifiers=_notifiers(document, base, complaints),
+        notifiers=notifiers(document, base, complaints),
         http=_http(document.http, base, complaints),
     )
     return None if complaints.problems else config
@@ -268,7 +265,7 @@ def _store(section: StoreSection, base: Path, complaints: Complaints) -> StoreSe
         complaints.add(here, "is given, and `url_file` too", "keep one")
     elif section.url_file:
         here = ("store", "url_file")
-        url = _secret(section.url_file, here, base, complaints)
+        url = complaints.secret(section.url_file, here, base)
     if url is None:
         return StoreSettings()
     scheme, separator, _ = url.partition("://")
@@ -279,49 +276,14 @@ def _store(section: StoreSection, base: Path, complaints: Complaints) -> StoreSe
     return StoreSettings(url)
 
 
-def _notifiers(
-    document: Document, base: Path, complaints: Complaints
-) -> tuple[LogNotifier | WebhookNotifier, ...]:
-    notifiers: list[LogNotifier | WebhookNotifier] = []
-    for i, section in enumerate(document.notifiers):
-        if isinstance(section, WebhookSection):
-            here = ("notifiers", i, "secret_file")
-            secret = (
-                _secret(section.secret_file, here, base, complaints)
-                if section.secret_file
-                else None
-            )
-            notifiers.append(WebhookNotifier(section.url, secret, section.timeout))
-        else:
-            notifiers.append(LogNotifier(section.format))
-    return tuple(notifiers) or (LogNotifier(),)
-
-
 def _http(section: HttpSection, base: Path, complaints: Complaints) -> HttpSettings:
-    here = ("http", "token_file")
-    token = _secret(section.token_file, here, base, complaints) if section.token_file else None
-    if not _is_loopback(section.host) and not section.token_file:
+    token = complaints.secret(section.token_file, ("http", "token_file"), base)
+    if not is_loopback(section.host) and not section.token_file:
         complaints.add(
             ("http", "host"),
             f"{section.host} is open to others",
             "add `token_file`, or listen on 127.0.0.1",
         )
-    return HttpSettings(section.host, section.port, token)
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _secret(path: str, location: Location, base: Path, complaints: Complaints) -> str | None:
-    try:
-        return readable_secret(path, base)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        complaints.add(location, f"cannot be used: {reason}", "relative paths start at this file")
-        return None
+    if section.public_url:
+        base_address(section.public_url, ("http", "public_url"), complaints)
+    return HttpSettings(section.host, section.port, token, section.public_url)

@@ -24,7 +24,7 @@ from monitor.config.problems import (
     apply_environment,
     did_you_mean,
 )
-from monitor.config.sections import Document, LogSection, WebhookSection
+from monitor.config.sections import NOTIFIER_SECTIONS, Document, LogSection
 
 MAX_BYTES = 4_000_000
 """A longer file is no configuration."""
@@ -126,16 +126,17 @@ def _drop(document: Any, location: Location) -> set[Location]:
 def _explain(detail: ErrorDetails, location: Location, document: dict[str, Any]) -> tuple[str, str]:
     """What is wrong, and the fix, in our words."""
     kind, given, limits = detail["type"], detail["input"], detail.get("ctx", {})
+    key = next((part for part in reversed(location) if isinstance(part, str)), "")
     match kind:
         case "extra_forbidden":
             return "unknown key", _suggest_key(location, document)
         case "missing":
             return "is missing", _example(location)
         case "union_tag_not_found":
-            return "has no `kind`", 'write kind = "log" or kind = "webhook"'
+            return "has no `kind`", did_you_mean("", NOTIFIER_SECTIONS)
         case "union_tag_invalid":
-            known = ["log", "webhook"]
-            return f"unknown kind {limits.get('tag')!r}", did_you_mean(str(limits["tag"]), known)
+            fix = did_you_mean(str(limits["tag"]), NOTIFIER_SECTIONS)
+            return f"unknown kind {limits.get('tag')!r}", fix
         case "literal_error":
             return f"cannot be {given!r}", f"allowed are {limits['expected']}"
         case "is_instance_of" | "enum":
@@ -162,16 +163,23 @@ def _explain(detail: ErrorDetails, location: Location, document: dict[str, Any])
             return f"is {_toml(given)}", f"it must be at most {limits['le']}"
         case "too_short":
             return "is empty", "list at least one"
-        case "string_pattern_mismatch" if location[-1] == "url":
-            return f"{given!r} is no address", "it starts with http:// or https://"
         case "string_pattern_mismatch":
-            return (
-                f"{given!r} is not a name",
-                "use letters, digits, `_`, `-` and `.`, a letter or `_` first",
-            )
+            return f"{given!r} is {_not_what(key)[0]}", _not_what(key)[1]
         case "duration":
             return f"{_toml(given)} {detail['msg']}", ""
     return detail["msg"], ""
+
+
+def _not_what(key: str) -> tuple[str, str]:
+    """What a text that does not fit its pattern fails to be, and what to write."""
+    match key:
+        case "url" | "urls" | "public_url" | "runbook_url":
+            return "no address", "it starts with http:// or https://"
+        case "sender" | "recipients":
+            return "no mail address", "write it bare: ops@example.org"
+        case "host":
+            return "no host", "write its name without spaces"
+    return "not a name", "use letters, digits, `_`, `-` and `.`, a letter or `_` first"
 
 
 def _toml(value: object) -> str:
@@ -204,7 +212,7 @@ def _known_keys(location: Location, document: dict[str, Any]) -> list[str]:
             continue
         if part == "notifiers":
             kind = document["notifiers"][int(location[1])].get("kind")
-            model = WebhookSection if kind == "webhook" else LogSection
+            model = NOTIFIER_SECTIONS.get(kind, LogSection)
             continue
         fields = {f.alias or name: f for name, f in model.model_fields.items()}
         if part not in fields:
@@ -239,4 +247,8 @@ def _example(location: Location) -> str:
             return 'write the condition, for example when = "status >= 500"'
         case (*_, "url"):
             return 'write url = "https://…"'
+        case (*_, "urls"):
+            return 'write urls = ["http://alertmanager:9093"]'
+        case (*_, "recipients"):
+            return 'write recipients = ["ops@example.org"]'
     return f'write {location[-1]} = "…"'

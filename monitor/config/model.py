@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -82,6 +83,39 @@ class WebhookNotifier:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertmanagerNotifier:
+    """Incidents as alerts of Prometheus' Alertmanager."""
+
+    urls: tuple[str, ...]
+    """Of the members of one cluster."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """On every alert, for routing."""
+    runbook_url: str | None = None
+    timeout: timedelta = timedelta(seconds=10)
+
+
+Security = Literal["starttls", "tls", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class EmailNotifier:
+    """Incidents as mails."""
+
+    host: str
+    sender: str
+    recipients: tuple[str, ...]
+    port: int = 587
+    security: Security = "starttls"
+    user: str | None = None
+    """None sends without signing in."""
+    password: str | None = field(default=None, repr=False)
+    timeout: timedelta = timedelta(seconds=20)
+
+
+Notifier = LogNotifier | WebhookNotifier | AlertmanagerNotifier | EmailNotifier
+
+
+@dataclass(frozen=True, slots=True)
 class HttpSettings:
     """Metrics, health and the interface for programs."""
 
@@ -89,6 +123,8 @@ class HttpSettings:
     port: int = 9469
     token: str | None = field(default=None, repr=False)
     """Asked of whoever changes state, and of every reader when not on loopback."""
+    public_url: str | None = None
+    """Where people reach the console, for links; None: the address listened on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +142,7 @@ class Config:
     outcomes: tuple[OutcomeDefinition, ...]
     source: FilesSettings = FilesSettings()
     store: StoreSettings = StoreSettings()
-    notifiers: tuple[LogNotifier | WebhookNotifier, ...] = (LogNotifier(),)
+    notifiers: tuple[Notifier, ...] = (LogNotifier(),)
     http: HttpSettings = HttpSettings()
 
     @property

@@ -78,6 +78,17 @@ class Complaints:
         ordered = sorted(self.problems, key=lambda item: item[0])
         return list(dict.fromkeys(problem for _, problem in ordered))
 
+    def secret(self, path: str | None, location: Location, base: Path) -> str | None:
+        """The content of a secret's file; None without a path, or after a complaint."""
+        if path is None:
+            return None
+        try:
+            return readable_secret(path, base)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            self.add(location, f"cannot be used: {reason}", "relative paths start at this file")
+            return None
+
 
 def dotted(location: Location) -> str:
     """The way a key is spoken of.

@@ -12,10 +12,13 @@ from typing import Any, Literal
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from monitor.config.durations import format_duration
 from monitor.config.sections import (
+    AlertmanagerSection,
     AttributeTable,
     DetectionSection,
     Document,
+    EmailSection,
     HttpSection,
     IncidentsSection,
     LearnerSection,
@@ -27,7 +30,6 @@ from monitor.config.sections import (
     TimeTable,
     WebhookSection,
     WindowSection,
-    format_duration,
 )
 
 _INTRODUCTION = """\
@@ -119,6 +121,8 @@ _TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[store]", "", StoreSection),
     ('[[notifiers]] kind = "log"', "Without any notifier there is this one.", LogSection),
     ('[[notifiers]] kind = "webhook"', "", WebhookSection),
+    ('[[notifiers]] kind = "alertmanager"', "", AlertmanagerSection),
+    ('[[notifiers]] kind = "email"', "", EmailSection),
     ("[http]", "", HttpSection),
 )
 
@@ -180,6 +184,8 @@ def _type_name(annotation: Any) -> str:
         return " or ".join(f'`"{choice}"`' for choice in inner)
     if origin in (types.UnionType, typing.Union):
         return " or ".join(_type_name(one) for one in inner if one is not type(None))
+    if origin is dict:
+        return f"table of {_type_name(inner[1])}"
     if origin is list:
         return f"list of {_type_name(inner[0])}"
     if isinstance(annotation, type) and issubclass(annotation, Enum):

@@ -5,14 +5,21 @@ Defaults are not written here: they come from the dataclasses that the sections 
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
-from pydantic_core import PydanticCustomError
 
-from monitor.config.model import FilesSettings, HttpSettings, LogNotifier, WebhookNotifier
+from monitor.config.durations import format_duration, parse_duration
+from monitor.config.model import (
+    AlertmanagerNotifier,
+    EmailNotifier,
+    FilesSettings,
+    HttpSettings,
+    LogNotifier,
+    Security,
+    WebhookNotifier,
+)
 from monitor.domain import (
     DetectionSettings,
     IncidentSettings,
@@ -20,51 +27,6 @@ from monitor.domain import (
     Method,
     WindowSettings,
 )
-
-_UNITS = {
-    "ms": "milliseconds",
-    "s": "seconds",
-    "m": "minutes",
-    "h": "hours",
-    "d": "days",
-    "w": "weeks",
-}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
-
-
-def parse_duration(value: object) -> timedelta:
-    """A length of time such as ``30m``, ``24h``, ``1h30m``, ``28d``.
-
-    Raises:
-        PydanticCustomError: for anything else, bare numbers included: a number has no unit.
-
-    >>> parse_duration("1h30m")
-    datetime.timedelta(seconds=5400)
-    """
-    if not isinstance(value, str) or not _DURATION.fullmatch(value.strip()):
-        raise PydanticCustomError(
-            "duration", 'is not a duration; write a text with a unit, for example "30m" or "28d"'
-        )
-    parts = _PART.findall(value)
-    try:
-        return sum((timedelta(**{_UNITS[u]: float(n)}) for n, u in parts), timedelta())
-    except OverflowError:
-        raise PydanticCustomError("duration", "is too long") from None
-
-
-def format_duration(length: timedelta) -> str:
-    """The shortest text that `parse_duration` reads back.
-
-    >>> format_duration(timedelta(hours=36))
-    '36h'
-    """
-    milliseconds = round(length / timedelta(milliseconds=1))
-    for unit in ("d", "h", "m", "s"):
-        size = timedelta(**{_UNITS[unit]: 1}) // timedelta(milliseconds=1)
-        if milliseconds and milliseconds % size == 0:
-            return f"{milliseconds // size}{unit}"
-    return f"{milliseconds}ms"
 
 
 def _method(value: object) -> object:
@@ -96,6 +58,8 @@ Duration = Annotated[
 MethodName = Annotated[Method, BeforeValidator(_method)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
 Texts = Annotated[list[str], BeforeValidator(_one_or_many)]
+Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+[^\s]*$")]
+MailAddress = Annotated[str, Field(pattern=r"^[^\s@<>,;:]+@[^\s@<>,;:]+$")]
 _NONE = timedelta(0)
 
 _files = FilesSettings()
@@ -103,6 +67,9 @@ _window = WindowSettings()
 _learner = LearnerSettings()
 _detection = DetectionSettings()
 _incidents = IncidentSettings()
+_webhook = WebhookNotifier("http://x")
+_alertmanager = AlertmanagerNotifier(())
+_email = EmailNotifier("", "", ())
 _http = HttpSettings()
 
 
@@ -359,16 +326,74 @@ class WebhookSection(Section):
     """Incidents as HTTP posts."""
 
     kind: Literal["webhook"] = Field(description="`webhook`")
-    url: str = Field(pattern=r"^https?://[^\s/]+", description="Where to post.")
+    url: Url = Field(description="Where to post.")
     secret_file: str | None = Field(
         default=None, description="A file that holds the key of the HMAC-SHA256 signature."
     )
+    timeout: Duration = Field(default=_webhook.timeout, gt=_NONE, description="Of one delivery.")
+
+
+class AlertmanagerSection(Section):
+    """Incidents as alerts of Prometheus' Alertmanager."""
+
+    kind: Literal["alertmanager"] = Field(description="`alertmanager`")
+    urls: Annotated[list[Url], Field(min_length=1), BeforeValidator(_one_or_many)] = Field(
+        description="Of every member of one cluster, for example `http://alertmanager:9093`; "
+        "all are told, one that takes it is enough."
+    )
+    labels: dict[str, str] = Field(
+        default_factory=dict,
+        description='Added to every alert, for routing: `{ severity = "page" }`.',
+    )
+    runbook_url: Url | None = Field(
+        default=None, description="What to do; the annotation of that name."
+    )
     timeout: Duration = Field(
-        default=WebhookNotifier("http://x").timeout, gt=_NONE, description="Of one delivery."
+        default=_alertmanager.timeout, gt=_NONE, description="Of one delivery to one of them."
     )
 
 
-Notifier = Annotated[LogSection | WebhookSection, Field(discriminator="kind")]
+class EmailSection(Section):
+    """Incidents as mails, through one SMTP server."""
+
+    kind: Literal["email"] = Field(description="`email`")
+    host: str = Field(min_length=1, pattern=r"^\S+$", description="Of the server.")
+    port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Of the server; left out, 587 for `starttls`, 465 for `tls`, 25 for `none`.",
+    )
+    security: Security = Field(
+        default=_email.security,
+        description="`starttls` refuses to go on without; `tls` is encrypted from the start.",
+    )
+    sender: MailAddress = Field(description="Address in From.")
+    recipients: Annotated[list[MailAddress], Field(min_length=1), BeforeValidator(_one_or_many)] = (
+        Field(description="Addresses in To.")
+    )
+    user: str | None = Field(
+        default=None, min_length=1, description="Sign in as this one; left out: don't."
+    )
+    password_file: str | None = Field(
+        default=None, description="A file that holds the password of `user`."
+    )
+    timeout: Duration = Field(
+        default=_email.timeout, gt=_NONE, description="Of one step of the conversation."
+    )
+
+
+NOTIFIER_SECTIONS: dict[str, type[Section]] = {
+    "log": LogSection,
+    "webhook": WebhookSection,
+    "alertmanager": AlertmanagerSection,
+    "email": EmailSection,
+}
+"""By `kind`."""
+
+Notifier = Annotated[
+    LogSection | WebhookSection | AlertmanagerSection | EmailSection, Field(discriminator="kind")
+]
 
 
 class HttpSection(Section):
@@ -383,6 +408,11 @@ class HttpSection(Section):
     token_file: str | None = Field(
         default=None,
         description="A file that holds the token for changes, and for reading from outside.",
+    )
+    public_url: Url | None = Field(
+        default=None,
+        description="Where people reach the console, for the links in notifications; left out, "
+        "they lead to the address listened on.",
     )
 
 

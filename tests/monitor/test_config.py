@@ -12,9 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.config import Config, ConfigError, LogNotifier, WebhookNotifier, load
+from monitor.config import (
+    AlertmanagerNotifier,
+    Config,
+    ConfigError,
+    EmailNotifier,
+    LogNotifier,
+    WebhookNotifier,
+    load,
+)
+from monitor.config.durations import format_duration, parse_duration
 from monitor.config.lines import key_lines
-from monitor.config.sections import format_duration, parse_duration
 from monitor.domain import (
     Attribute,
     DetectionSettings,
@@ -109,9 +117,25 @@ def test_a_full_file_is_read_as_written(tmp_path: Path) -> None:
         url = "https://example.org/hook"
         secret_file = "key"
         timeout = "3s"
+        [[notifiers]]
+        kind = "alertmanager"
+        urls = ["http://am-1:9093", "https://am-2/prefix/"]
+        labels = { severity = "page", team = "Zürich" }
+        runbook_url = "https://wiki.example.org/root-cause"
+        timeout = "4s"
+        [[notifiers]]
+        kind = "email"
+        host = "mail.example.org"
+        security = "tls"
+        sender = "monitor@example.org"
+        recipients = ["ops@example.org", "lead@example.org"]
+        user = "monitor"
+        password_file = "key"
+        timeout = "5s"
         [http]
         host = "::1"
         port = 0
+        public_url = "https://monitor.example.org/least"
         """,
         tmp_path,
     )
@@ -134,7 +158,25 @@ def test_a_full_file_is_read_as_written(tmp_path: Path) -> None:
     assert config.notifiers == (
         LogNotifier("json"),
         WebhookNotifier("https://example.org/hook", "hush", timedelta(seconds=3)),
+        AlertmanagerNotifier(
+            ("http://am-1:9093", "https://am-2/prefix/"),
+            {"severity": "page", "team": "Zürich"},
+            "https://wiki.example.org/root-cause",
+            timedelta(seconds=4),
+        ),
+        EmailNotifier(
+            host="mail.example.org",
+            port=465,
+            security="tls",
+            sender="monitor@example.org",
+            recipients=("ops@example.org", "lead@example.org"),
+            user="monitor",
+            password="hush",
+            timeout=timedelta(seconds=5),
+        ),
     )
+    assert config.http.public_url == "https://monitor.example.org/least"
+    assert "hush" not in repr(config)
 
 
 def test_everything_wrong_is_said_at_once_by_line(tmp_path: Path) -> None:
@@ -255,6 +297,82 @@ def test_each_mistake_is_named_with_its_key_and_its_cure(
     said = "\n".join(complaints(text, tmp_path))
     assert complaint in said
     assert said.startswith("monitor.toml")
+
+
+def alertmanager(line: str = "", urls: str = '"http://am:9093"') -> str:
+    return f'{MINIMAL}[[notifiers]]\nkind = "alertmanager"\nurls = {urls}\n{line}\n'
+
+
+def email(line: str = "", recipients: str = '"ops@example.org"') -> str:
+    return (
+        f'{MINIMAL}[[notifiers]]\nkind = "email"\nhost = "mail.example.org"\n'
+        f'sender = "monitor@example.org"\nrecipients = {recipients}\n{line}\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (alertmanager(urls="[]"), "notifiers[0].urls: is empty; list at least one"),
+        (alertmanager(urls='["am:9093"]'), "notifiers[0].urls[0]: 'am:9093' is no address"),
+        (alertmanager(urls='"http://am:port"'), "is no address; write http://host:port"),
+        (alertmanager(urls='"http://am:99999"'), "is no address; write http://host:port"),
+        (alertmanager(urls='"http://am /x"'), "is no address"),
+        (alertmanager(urls='"http://am?x=1"'), "has a `?` or `#`"),
+        (alertmanager(urls='"http://me:secret@am"'), "carries a user, which would show in logs"),
+        (alertmanager(urls='"http://am/api/v2/alerts"'), "end it before /api/v2/alerts"),
+        (alertmanager(urls='["http://am", "http://am"]'), "urls[1]: http://am is listed twice"),
+        (alertmanager('labels = { "a-b" = "c" }'), "'a-b' is no label name of Prometheus"),
+        (alertmanager('labels = { "7x" = "c" }'), "'7x' is no label name of Prometheus"),
+        (alertmanager('labels = { __x = "c" }'), "'__x' is no label name of Prometheus"),
+        (alertmanager('labels = { incident = "c" }'), "labels.incident: is set by least-monitor"),
+        (alertmanager('labels = { team = "" }'), "labels.team: is empty"),
+        (alertmanager("labels = { tier = 1 }"), "labels.tier: must be a text, not 1"),
+        (alertmanager('runbook_url = "wiki"'), "runbook_url: 'wiki' is no address"),
+        (alertmanager('url = "http://am"'), "did you mean `urls`?"),
+        (MINIMAL + "[[notifiers]]\nkind='alertmanager'", "notifiers[0].urls: is missing; write"),
+        (MINIMAL + "[[notifiers]]\nkind='alertmanger'", "did you mean `alertmanager`?"),
+        (email(recipients="[]"), "notifiers[0].recipients: is empty; list at least one"),
+        (email(recipients='["ops"]'), "recipients[0]: 'ops' is no mail address"),
+        (email(recipients='"Ops <ops@example.org>"'), "write it bare: ops@example.org"),
+        (email(recipients='"a@b.org\\nBcc: c@d.org"'), "is no mail address"),
+        (email("port = 0"), "notifiers[0].port: is 0; it must be at least 1"),
+        (email('security = "ssl"'), "allowed are 'starttls', 'tls' or 'none'"),
+        (email('user = "me"'), "notifiers[0].user: has no password; add `password_file`"),
+        (email('password_file = "nowhere"\nuser = "me"'), "password_file: cannot be used: No such"),
+        (email('password_file = "nowhere"'), "password_file: belongs to nobody; add `user`"),
+        (email('user = "me"\nsecurity = "none"'), "would send the password in the clear"),
+        (email('password = "hush"'), "did you mean `password_file`?"),
+        (with_line('public_url = "monitor.example.org"', "http"), "is no address"),
+        (with_line('public_url = "https://a/#top"', "http"), "has a `?` or `#`"),
+    ],
+)
+def test_a_notifier_that_could_not_tell_is_refused(
+    text: str, complaint: str, tmp_path: Path
+) -> None:
+    said = "\n".join(complaints(text, tmp_path))
+    assert complaint in said
+    assert said.startswith("monitor.toml")
+
+
+@pytest.mark.parametrize(("security", "port"), [("starttls", 587), ("tls", 465), ("none", 25)])
+def test_mail_goes_to_the_port_that_is_usual_for_its_security(
+    security: str, port: int, tmp_path: Path
+) -> None:
+    (made,) = read(email(f'security = "{security}"'), tmp_path).notifiers
+    assert isinstance(made, EmailNotifier)
+    assert (made.port, made.recipients) == (port, ("ops@example.org",))
+    (moved,) = read(email(f'port = 2525\nsecurity = "{security}"'), tmp_path).notifiers
+    assert isinstance(moved, EmailNotifier)
+    assert moved.port == 2525
+
+
+def test_a_relay_on_this_machine_may_be_signed_in_to_without_encryption(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("hush")
+    text = email('user = "me"\npassword_file = "key"\nsecurity = "none"')
+    (made,) = read(text.replace("mail.example.org", "127.0.0.1"), tmp_path).notifiers
+    assert isinstance(made, EmailNotifier)
+    assert (made.user, made.password) == ("me", "hush")
 
 
 def test_the_horizons_follow_a_window_of_fewer_slices(tmp_path: Path) -> None:
