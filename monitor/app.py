@@ -20,7 +20,13 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from monitor.config import Config, LogNotifier, WebhookNotifier
+from monitor.config import (
+    AlertmanagerNotifier,
+    Config,
+    EmailNotifier,
+    LogNotifier,
+    WebhookNotifier,
+)
 from monitor.diagnosis import Tick
 from monitor.domain import Batch, Rejected, datetime64, utc
 from monitor.edge import notifiers as channels
@@ -167,9 +173,15 @@ class Pipeline:
 
 
 def make_notifiers(config: Config, console_url: str | None) -> list[channels.Notifier]:
-    """The configured notifiers; several of one kind are numbered."""
-    from monitor.edge.notifiers import log, webhook
+    """The configured notifiers, named by their place and kind.
 
+    Args:
+        config: checked.
+        console_url: the server's own address, for links; `http.public_url` goes before it.
+    """
+    from monitor.edge.notifiers import alertmanager, email, log, webhook
+
+    console_url = config.http.public_url or console_url
     made: list[channels.Notifier] = []
     for number, one in enumerate(config.notifiers, 1):
         name = f"{number}-{type(one).__name__.removesuffix('Notifier').lower()}"
@@ -180,6 +192,32 @@ def make_notifiers(config: Config, console_url: str | None) -> list[channels.Not
                 made.append(
                     webhook.WebhookNotifier(
                         one.url, one.secret, one.timeout, console_url=console_url, name=name
+                    )
+                )
+            case AlertmanagerNotifier():
+                made.append(
+                    alertmanager.AlertmanagerNotifier(
+                        one.urls,
+                        one.labels,
+                        one.timeout,
+                        console_url=console_url,
+                        runbook_url=one.runbook_url,
+                        name=name,
+                    )
+                )
+            case EmailNotifier():
+                made.append(
+                    email.EmailNotifier(
+                        one.host,
+                        one.port,
+                        one.sender,
+                        one.recipients,
+                        one.security,
+                        one.user,
+                        one.password,
+                        one.timeout,
+                        console_url=console_url,
+                        name=name,
                     )
                 )
     return made
@@ -261,6 +299,10 @@ class _Worker:
 
     def _work(self, job: Callable[[], list[Tick]]) -> None:
         state, metrics = self._state, self._state.metrics
+        if not self._outbox.alive and not state.status.problem:
+            # Incidents are still found and stored, but nobody hears of them.
+            _log.critical("the outbox has died of a bug; restart the daemon")
+            state.status = replace(state.status, problem="notifications are no longer delivered")
         try:
             ticks = job()
         except SourceError as error:

@@ -57,6 +57,7 @@ def once(config: ConfigOption) -> None:
             pipeline = Pipeline(settings, store, Metrics(), outbox.names, _now)
             ticks = pipeline.poll()
             outbox.deliver()
+            outbox.refresh()
             count = len(pipeline.session.monitor.open_incidents())
             typer.echo(f"{len(ticks)} ticks, {count} incidents open", err=True)
         finally:

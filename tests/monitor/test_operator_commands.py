@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiosmtpd.controller import Controller
 from typer.testing import CliRunner, Result
 
 from monitor.cli import app
@@ -239,3 +244,57 @@ def test_notify_test_says_what_arrived_and_what_did_not(tmp_path: Path) -> None:
     assert "2-webhook: http://127.0.0.1:9/hook" in shown.output
     assert least_monitor("notify-test", "-c", str(config), "--notifier", "1-log").exit_code == 0
     assert least_monitor("notify-test", "-c", str(config), "--notifier", "x").exit_code == 2
+
+
+def test_notify_test_reaches_alertmanager_and_a_mailbox_with_links_for_people(
+    tmp_path: Path,
+) -> None:
+    posted: list[tuple[str, list[dict[str, Any]]]] = []
+    mails: list[str] = []
+
+    class Alertmanager(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            posted.append((self.path, json.loads(body)))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Mailbox:
+        async def handle_DATA(self, *arguments: Any) -> str:  # noqa: N802
+            mails.append(arguments[-1].content.decode())
+            return "250 OK"
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        mail_port = free.getsockname()[1]
+    post_office = Controller(Mailbox(), hostname="127.0.0.1", port=mail_port)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Alertmanager)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    post_office.start()
+    config = tmp_path / "monitor.toml"
+    config.write_text(
+        CONFIG.replace("STORE", "sqlite:///x.db")
+        + '[http]\npublic_url = "https://monitor.example.org/"\n'
+        + f'[[notifiers]]\nkind = "alertmanager"\nurls = "http://127.0.0.1:{server.server_port}"\n'
+        + 'labels = { severity = "page" }\nrunbook_url = "https://wiki.example.org/x"\n'
+        + f'[[notifiers]]\nkind = "email"\nhost = "127.0.0.1"\nport = {mail_port}\n'
+        + 'security = "none"\nsender = "monitor@example.org"\nrecipients = "ops@example.org"\n'
+    )
+    try:
+        shown = least_monitor("notify-test", "-c", str(config))
+    finally:
+        post_office.stop()
+        server.shutdown()
+        server.server_close()
+    assert shown.exit_code == 0, shown.output
+    assert "1-alertmanager: arrived" in shown.output
+    assert "2-email: arrived" in shown.output
+    (path, (opened,)), (_, (ended,)) = posted
+    assert path == "/api/v2/alerts"
+    assert opened["labels"] == ended["labels"]
+    assert opened["labels"]["severity"] == "page"
+    assert opened["annotations"]["runbook_url"] == "https://wiki.example.org/x"
+    link = opened["generatorURL"]
+    assert link.startswith("https://monitor.example.org/incidents/test-")
+    assert [link in mail for mail in mails] == [True, True]

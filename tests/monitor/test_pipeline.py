@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,10 +12,13 @@ import pytest
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from monitor.app import Pipeline, _every, make_notifiers
+from monitor.app import Pipeline, _every, _Worker, make_notifiers
 from monitor.config import Config, load
 from monitor.edge.blobs import slice_from_bytes
 from monitor.edge.metrics import Metrics
+from monitor.edge.notifiers import Refreshing
+from monitor.edge.notifiers.outbox import Outbox
+from monitor.edge.status import LiveState
 from monitor.edge.store import Store, StoreError, Work
 from monitor.edge.store.memory import MemoryStore
 from monitor.learning import Learned
@@ -274,10 +278,40 @@ def test_every_configured_notifier_is_made_and_has_a_name_of_its_own(desk: Desk)
         [[notifiers]]
         kind = "webhook"
         url = "http://127.0.0.1:9/other"
+        [[notifiers]]
+        kind = "alertmanager"
+        urls = "http://127.0.0.1:9"
+        [[notifiers]]
+        kind = "email"
+        host = "127.0.0.1"
+        sender = "monitor@example.org"
+        recipients = "ops@example.org"
         """
     )
     made = make_notifiers(load(desk.folder / "monitor.toml", {}), None)
-    assert [one.name for one in made] == ["1-log", "2-webhook", "3-webhook"]
+    names = ["1-log", "2-webhook", "3-webhook", "4-alertmanager", "5-email"]
+    assert [one.name for one in made] == names
+    assert [one.name for one in made if isinstance(one, Refreshing)] == ["4-alertmanager"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_outbox_that_died_of_a_bug_is_a_problem_for_the_supervisor(desk: Desk) -> None:
+    def broken_clock() -> datetime:
+        raise ZeroDivisionError("a bug")
+
+    outbox = Outbox(desk.store, [], now=broken_clock)
+    state = LiveState(desk.store, desk.metrics)
+    worker = _Worker(desk.pipeline, state, outbox, lambda: desk.now)
+    desk.write(0)
+    worker.poll()
+    assert (state.status.ready, state.status.problem) == (True, "")
+    outbox.start()
+    deadline = time.monotonic() + 5
+    while outbox.alive and time.monotonic() < deadline:
+        time.sleep(0.005)
+    worker.poll()
+    assert state.status.problem == "notifications are no longer delivered"
+    assert state.status.ready, "incidents are still found"
 
 
 @pytest.mark.parametrize(
