@@ -189,6 +189,7 @@ class Least:
         refit = _Refit(gram, rows, None if free else allowed, required, self.significance)
         options = self.options
         initial: np.ndarray | None = None
+        order = np.arange(d)
         named = self.start if isinstance(self.start, str) else "given"
         if named == "given":
             initial = np.asarray(self.start, float)
@@ -210,26 +211,33 @@ class Least:
 
         fit = dense.fit_gram(gram, allowed, initial, options, samples=X)
         self._raw = fit.weights
+        begun, begun_tau = prune(
+            np.zeros((d, d)) if initial is None else initial, self.threshold, required
+        )
         weights, tau = prune(fit.weights, self.threshold, required)
-        if self.refit:
+        if self.refit and named == "ordering" and _agrees(weights, order):
+            weights, tau = begun, begun_tau  # a refit along the same order is the start itself
+        elif self.refit:
             # An order needs no strong edges; one threshold for the whole graph would waste them.
             sizes = np.where(required, np.inf, np.abs(fit.weights))
-            order = np.argsort(topological_rank(cut_cycles(sizes)))
-            weights, tau = prune(refit.along(order), self.threshold, required)
-        if named == "ordering" and initial is not None:
-            begun, begun_tau = prune(initial, self.threshold, required)
-            changed = int(((begun != 0) != (weights != 0)).sum())
-            if changed and refit.information(begun) <= refit.information(weights):
-                weights, tau, changed = begun, begun_tau, 0
-        else:
-            begun = np.zeros((d, d)) if initial is None else np.asarray(initial)
-            changed = int(((np.abs(begun) > tau) != (weights != 0)).sum())
+            learned = np.argsort(topological_rank(cut_cycles(sizes, share=0.05)))
+            weights, tau = prune(refit.along(learned), self.threshold, required)
+            if named == "ordering" and refit.information(begun) <= refit.information(weights):
+                weights, tau = begun, begun_tau
+        changed = int(((begun != 0) != (weights != 0)).sum())
         fit = replace(fit, weights=weights, start=named, threshold=tau, changed=changed)
         return fit, topological_order((weights != 0) | required)
 
     @classmethod
     def _names(cls) -> list[str]:
         return [p for p in inspect.signature(cls.__init__).parameters if p != "self"]
+
+
+def _agrees(weights: np.ndarray, order: np.ndarray) -> bool:
+    """True when every edge runs forward in the order."""
+    place = np.argsort(order)
+    sources, targets = np.nonzero(weights)
+    return bool((place[sources] < place[targets]).all())
 
 
 class _Refit:

@@ -124,9 +124,9 @@ def _least_squares(
     """Coefficients and the inverse of the parents' Gram matrix (None if they are collinear)."""
     inner = gram[np.ix_(parents, parents)]
     try:
-        factor = scipy.linalg.cho_factor(inner, lower=True)
-        if (np.diag(factor[0]) ** 2 > SMALLEST_VARIANCE * np.diag(inner)).all():
-            inverse = scipy.linalg.cho_solve(factor, np.eye(len(parents)))
+        factor = np.linalg.cholesky(inner)
+        if (np.diag(factor) ** 2 > SMALLEST_VARIANCE * np.diag(inner)).all():
+            inverse = np.linalg.inv(inner)
             return inverse @ gram[parents, node], inverse
     except np.linalg.LinAlgError:
         pass
