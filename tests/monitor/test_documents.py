@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 from hypothesis import given
@@ -48,6 +49,7 @@ findings = st.builds(
     rate_before=numbers,
     rate_now=numbers,
     ended=st.booleans(),
+    fresh=st.booleans(),
     chain=st.lists(causes, max_size=2).map(tuple),
     codes=st.lists(texts, max_size=2).map(tuple),
     runners_up=st.lists(st.tuples(causes, numbers), max_size=2).map(tuple),
@@ -63,6 +65,7 @@ incidents = st.builds(
     latest=findings,
     resolved_at=st.none() | times,
     worsened_at=st.lists(times, max_size=2).map(tuple),
+    told_excess=numbers,
     causes=st.lists(causes, max_size=2).map(tuple),
 )
 diagnoses = st.builds(
@@ -92,6 +95,18 @@ diagnoses = st.builds(
 def test_an_incident_comes_back_from_its_document(incident: Incident) -> None:
     text = documents.dumps(documents.incident_document(incident))
     assert documents.incident_from(documents.loads(text)) == incident
+
+
+@given(incidents)
+def test_a_document_of_the_first_days_is_still_read(incident: Incident) -> None:
+    document = documents.loads(documents.dumps(documents.incident_document(incident)))
+    del document["told_excess"], document["finding"]["fresh"], document["latest"]["fresh"]
+    assert documents.incident_from(document) == replace(
+        incident,
+        told_excess=0.0,
+        finding=replace(incident.finding, fresh=True),
+        latest=replace(incident.latest, fresh=True),
+    )
 
 
 @given(diagnoses)
