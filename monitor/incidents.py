@@ -16,9 +16,6 @@ from monitor.domain import (
     State,
 )
 
-STANDS_OUT = 2.0
-"""Times the elevation of everything, for a cause to be told apart from it."""
-
 
 def identity(finding: Finding, at: datetime) -> str:
     """A fingerprint that only depends on what failed, why, and when it was first seen."""
@@ -56,7 +53,7 @@ def track(
     for finding in sorted(findings, key=lambda f: -f.score):
         index = _belongs(finding, incidents, seen)
         if index is None:
-            if finding.ended or not finding.fresh or _part_of_everything(finding, incidents):
+            if finding.ended or not finding.fresh:
                 continue
             incident = Incident(
                 identity(finding, at), State.OPEN, at, at, at, finding, finding,
@@ -112,26 +109,6 @@ def _nested(finding: Finding, incident: Incident) -> bool:
     if not mine.selector or not its.selector:
         return False  # everything is no refinement of one airline
     return mine.narrows(its) or its.narrows(mine)
-
-
-def _part_of_everything(finding: Finding, incidents: list[Incident]) -> bool:
-    """True while everything fails, and this cause is not twice as far above its usual rate.
-
-    A blizzard that shuts the city hits airlines and airports at slightly different hours; each is
-    part of the one story.
-    """
-    return bool(finding.cause.selector) and any(
-        not incident.latest.cause.selector
-        and incident.finding.outcome == finding.outcome
-        and incident.finding.method == finding.method
-        and incident.state is not State.RESOLVED
-        and _elevation(finding) < STANDS_OUT * _elevation(incident.latest)
-        for incident in incidents
-    )
-
-
-def _elevation(finding: Finding) -> float:
-    return (finding.observed + 0.5) / (finding.expected + 0.5)
 
 
 def _update(

@@ -112,16 +112,6 @@ def test_old_failures_without_a_fresh_one_open_nothing() -> None:
     assert story.tick(finding(fresh=True)) == [("opened", "airline=AC")]
 
 
-def test_a_part_of_what_everything_suffers_is_no_incident_of_its_own() -> None:
-    everything = finding(Cause(), observed=400, expected=10, score=90.0)
-    story = Story()
-    story.tick(everything)
-    alike = finding(AC, observed=40, expected=1, score=30.0)
-    assert story.tick(everything, alike) == []
-    worse = finding(AC, observed=90, expected=0.5, score=60.0)
-    assert story.tick(everything, worse) == [("opened", "airline=AC")]
-
-
 def test_a_more_exact_cause_refines_the_incident() -> None:
     story = Story()
     story.tick(finding())
