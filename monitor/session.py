@@ -25,7 +25,7 @@ from monitor.edge.blobs import (
     slice_to_bytes,
 )
 from monitor.edge.documents import diagnosis_document, dumps, incident_document, incident_from
-from monitor.edge.store import LATEST_DIAGNOSIS, Store, StoreError, Work
+from monitor.edge.store import KEPT_SENT, LATEST_DIAGNOSIS, Store, StoreError, Work
 from monitor.encoding import Coded
 from monitor.learning import LeastLearner
 from monitor.slices import Slice
@@ -179,6 +179,9 @@ class Session:
                 notifications=tuple(self._news),
                 notifiers=self.notifiers,
                 rejected=tuple(self._rejected),
+                drop_sent_before=(
+                    None if self.last_slice is None else utc(self.last_slice) - KEPT_SENT
+                ),
             )
         )
         self._written_fingerprint = True

@@ -403,6 +403,42 @@ def test_what_a_notifier_has_told_of_is_remembered_until_it_is_resolved(store: S
     assert store.told("webhook") == ()
 
 
+def test_what_arrived_long_ago_is_forgotten_once_its_incident_is_over(store: Store) -> None:
+    over, open_still, waiting, hopeless = (incident(name) for name in ("a1", "b2", "c3", "d4"))
+    everything = (over, open_still, waiting, hopeless)
+    ended = tuple(resolved(i, NOON + HALF_HOUR) for i in (over, waiting, hopeless))
+    store.commit(
+        Work(
+            incidents=everything, notifications=tuple(map(news, everything)), notifiers=("webhook",)
+        )
+    )
+    of = {item.notification.incident.id: item for item in store.due(NOON)}
+    store.sent(of["a1"])
+    store.sent(of["b2"])
+    store.failed(of["d4"], "404: no such hook", None)
+
+    def kept() -> dict[str, int]:
+        return {count.status: count.count for count in store.outbox()}
+
+    whole = {"parked": 1, "pending": 1, "sent": 2}
+    store.commit(Work(incidents=ended, drop_sent_before=NOON))
+    assert kept() == whole, "not older than that"
+    store.commit(Work(drop_sent_before=NOON + HALF_HOUR))
+    assert kept() == whole | {"sent": 1}
+    assert store.told("webhook") == (open_still,), "its alert must be kept alive"
+    assert [i.notification.incident.id for i in store.due(NOON)] == ["c3"]
+    assert [i.notification.incident.id for i in store.parked()] == ["d4"]
+
+    # What comes later is told apart from what is left.
+    later = news(resolved(open_still, NOON + HALF_HOUR), Change.RESOLVED, NOON + HALF_HOUR)
+    store.commit(Work(incidents=(later.incident,), notifications=(later,), notifiers=("webhook",)))
+    for item in store.due(NOON):
+        store.sent(item)
+    assert kept() == {"parked": 1, "sent": 3}
+    store.commit(Work(drop_sent_before=NOON + 2 * HALF_HOUR))
+    assert kept() == {"parked": 1}
+
+
 def test_a_replayed_day_of_next_year_notifies_at_once(store: Store) -> None:
     opened = incident("a1", at=NOON + timedelta(days=365))
     store.commit(

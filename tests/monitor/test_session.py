@@ -13,7 +13,7 @@ import pytest
 
 from monitor.checkpoint import snapshot
 from monitor.diagnosis import Tick
-from monitor.domain import Attribute, Method, Rejected, Schema, Settings
+from monitor.domain import Attribute, Method, Rejected, Schema, Settings, utc
 from monitor.edge.blobs import slice_from_bytes
 from monitor.edge.documents import diagnosis_document, dumps, incident_document
 from monitor.edge.store import LATEST_DIAGNOSIS, Store, StoreError, Work, open_store
@@ -244,6 +244,21 @@ def test_slices_older_than_the_history_and_both_windows_are_dropped() -> None:
     assert len(store.load().slices) == 96
     assert len(again.monitor.failures) == len(one.monitor.failures) == 96
     assert memory(again) == memory(one)
+
+
+def test_what_was_told_is_kept_for_a_week_of_event_time() -> None:
+    asked = []
+
+    class Noting(MemoryStore):
+        def commit(self, work: Work) -> None:
+            asked.append(work.drop_sent_before)
+            super().commit(work)
+
+    one = session(Noting())
+    one.commit()
+    one.tick(TOWN.slice(0))
+    one.commit()
+    assert asked == [None, utc(start_of(0)) - timedelta(days=7)]
 
 
 def test_only_the_reporting_method_sends_notifications() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
@@ -20,6 +20,9 @@ LATEST_DIAGNOSIS = "diagnosis"
 
 KEPT_REJECTED = 20
 """Rejected records kept per reason, the first ones; all are counted."""
+
+KEPT_SENT = timedelta(days=7)
+"""How long notifications that have arrived are kept, by the time of the events."""
 
 
 class StoreError(Exception):
@@ -52,6 +55,9 @@ class Work:
     notifiers: tuple[str, ...] = ()
     """Every notification goes to each of these."""
     rejected: tuple[Rejected, ...] = ()
+    drop_sent_before: datetime | None = None
+    """Retention: what has arrived and is older is deleted, once its incident is resolved;
+    until then `Store.told` has to know of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +228,7 @@ class Store(Protocol):
         ...
 
     def outbox(self) -> list[OutboxCount]:
-        """Notifications by notifier and status, ordered."""
+        """Notifications by notifier and status, ordered; those sent as far as they are kept."""
         ...
 
     def parked(self, limit: int = 100) -> list[OutboxItem]:

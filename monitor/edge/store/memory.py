@@ -45,6 +45,7 @@ class MemoryStore:
         self._rejected: Counter[str] = Counter()
         self._records: dict[str, list[Rejected]] = {}
         self._outbox: dict[tuple[str, str, str, datetime], _Outgoing] = {}
+        self._queued = 0
 
     def commit(self, work: Work) -> None:
         """Cannot fail half-way: nothing here raises."""
@@ -69,6 +70,8 @@ class MemoryStore:
                 kept = self._records.setdefault(rejected.reason, [])
                 if len(kept) < KEPT_REJECTED:
                     kept.append(rejected)
+            if work.drop_sent_before is not None:
+                self._drop_sent(work.drop_sent_before)
 
     def _note(self, incident_id: str, entry: Audit) -> None:
         self._audit.setdefault(incident_id, []).append(entry)
@@ -76,8 +79,18 @@ class MemoryStore:
     def _queue(self, name: str, notification: Notification) -> None:
         key = (name, notification.incident.id, notification.change.value, notification.at)
         if key not in self._outbox:
-            item = OutboxItem(len(self._outbox) + 1, name, notification, 0)
+            self._queued += 1
+            item = OutboxItem(self._queued, name, notification, 0)
             self._outbox[key] = _Outgoing(item, "pending", None)
+
+    def _drop_sent(self, before: datetime) -> None:
+        self._outbox = {
+            key: outgoing
+            for key, outgoing in self._outbox.items()
+            if outgoing.status != "sent"
+            or outgoing.item.notification.at >= before
+            or self._get(outgoing.item.notification.incident.id).state is not State.RESOLVED
+        }
 
     def load(self) -> Saved:
         """Copies; later commits do not show in it."""

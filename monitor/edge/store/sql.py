@@ -102,6 +102,8 @@ class SqlStore:
             self._write_incidents(connection, work.incidents)
             self._queue(connection, work)
             self._reject(connection, work.rejected)
+            if work.drop_sent_before is not None:
+                _drop_sent(connection, work.drop_sent_before)
         self._has_seen(claimed)
 
     def _claim(self, connection: Connection) -> int:
@@ -413,6 +415,13 @@ class SqlStore:
 
 def _commits(connection: Connection) -> int:
     return int(connection.execute(select(tables.generation.c.commits)).scalar_one())
+
+
+def _drop_sent(connection: Connection, before: datetime) -> None:
+    table, incidents = tables.outbox.c, tables.incidents.c
+    over = select(incidents.id).where(incidents.state == State.RESOLVED.value)
+    old = and_(table.status == "sent", table.at < before, table.incident.in_(over))
+    connection.execute(delete(tables.outbox).where(old))
 
 
 def _unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:
