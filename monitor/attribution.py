@@ -193,7 +193,7 @@ class _Scan:
         else:
             return None
         chain = self._name(h, j, threshold)
-        shared = self._shared_by(h, chain[-1], threshold)
+        shared = self._shared_by(h, chain[-1], threshold) if chain[-1] else None
         if shared is not None and shared not in chain:
             chain.append(shared)
         score = float(gates[h, j])
@@ -299,13 +299,13 @@ class _Scan:
             hit = np.flatnonzero((score > SET_SCORE) & (o >= 2) & (o >= SET_RATIO * e))
             if not len(hit) or e[hit].sum() > SET_SHARE * whole[1]:
                 continue
-            inside = self._within(h, own, attribute_index, hit, o, e)
+            inside = self._within(h, own, attribute_index, hit)
             cell = (float(self.observed[h, j]), float(self.expected[h, j]))
             beyond = (float(o[hit].sum()) - inside[0], float(e[hit].sum()) - inside[1])
             outside = (whole[0] - cell[0] - beyond[0], whole[1] - cell[1] - beyond[1])
             if self._elevated(h, cell[0] - inside[0], cell[1] - inside[1], outside):
                 continue
-            if own and not self._elevated(h, *beyond, outside):
+            if not self._elevated(h, *beyond, outside):
                 continue
             places = np.searchsorted(self.cells, start + hit)
             known = (places < len(self.cells)) & (
@@ -332,12 +332,8 @@ class _Scan:
         own: Conditions,
         attribute_index: int,
         values: np.ndarray,
-        observed: np.ndarray,
-        expected: np.ndarray,
     ) -> tuple[float, float]:
         """Observed and expected of a cause's rows that have one of the values."""
-        if not own:
-            return float(observed[values].sum()), float(expected[values].sum())
         o = e = 0.0
         span = self.tables.horizons[h]
         first = max(len(self.tables.slices) - span, 0)

@@ -143,9 +143,7 @@ def score(
     """
     cases = tuple(_case(label, incidents) for label in labels if span[0] <= label.start < span[1])
     local = ZoneInfo(zone)
-    first, last = (
-        moment.astimezone(local).date() for moment in (span[0], span[1] - slice_length)
-    )
+    first, last = (moment.astimezone(local).date() for moment in (span[0], span[1] - slice_length))
     days = {day for day in quiet_days if first <= day <= last}
     # a report at midnight ends the slice before it, so it belongs to the day before
     alarmed = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -47,11 +48,15 @@ from monitor.edge.store import (
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
 
+TOOLS = Path(__file__).parents[2] / ".tools"
+"""What `.ci/tools` has brought."""
+
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     """A real PostgreSQL on a free port: the address of its server, without a database."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    places = (Path("/usr/lib/postgresql"), TOOLS / "usr/lib/postgresql")
+    found = [programs for place in places for programs in sorted(place.glob("*/bin"))[-1:]]
     if not found:
         pytest.skip("no PostgreSQL server (Debian package postgresql)")
     pytest.importorskip("psycopg", reason="psycopg is not installed (extra postgres)")
@@ -59,15 +64,24 @@ def postgres() -> Iterator[str]:
         port = free.getsockname()[1]
     folder = tempfile.mkdtemp(prefix="least-monitor-pg-")
     # It refuses to run as root.
-    user = "postgres" if os.getuid() == 0 else None
-    if user:
+    user = None
+    if os.getuid() == 0:
+        user = next(u.pw_name for u in pwd.getpwall() if u.pw_name in ("postgres", "nobody"))
         shutil.chown(folder, user)
+    libraries = [str(p) for p in TOOLS.glob("*/*-linux-gnu")] if found[0].is_relative_to(TOOLS) else []
+    environment = os.environ | ({"LD_LIBRARY_PATH": ":".join(libraries)} if libraries else {})
 
     def run(program: str, *arguments: str) -> None:
-        command = [str(found[-1] / program), "-D", f"{folder}/data", *arguments]
+        command = [str(found[0] / program), "-D", f"{folder}/data", *arguments]
         with Path(folder, "output").open("ab") as log:  # a pipe would stay open with the server
-            subprocess.run(command, user=user, cwd="/", check=True, stdout=log, stderr=log)
+            subprocess.run(
+                command, user=user, cwd="/", env=environment, check=True, stdout=log, stderr=log
+            )
 
+    try:
+        run("postgres", "--version")
+    except OSError as error:  # a folder of root's, for one
+        pytest.skip(f"PostgreSQL in {found[0]} cannot be started by {user}: {error}")
     run("initdb", "--username=monitor", "--auth=trust", "--no-sync")
     options = f"-p {port} -h 127.0.0.1 -k {folder} -F"
     run("pg_ctl", "start", "--wait", "-o", options, "-l", f"{folder}/log")
