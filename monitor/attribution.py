@@ -27,11 +27,9 @@ REMAINDER_SCORE = 5.0
 REMAINDER_RATIO = 1.3
 CHILD_SHARE = 0.8
 CHILD_PREFERENCE = 1.0
-SET_SCORE = 3.0
-"""Nats of a single value, for the set of values that may share a cause's failures."""
-SET_RATIO = 2.0
-SET_SHARE = 0.6
-"""Of everything expected: values that make up more are no specific set."""
+STORM_RATIO = 3.0
+STORM_SHARE = 0.9
+"""Share of every attribute's expected failures that must be so elevated in a storm."""
 EVERYTHING_SHARE = 0.5
 """A value whose complement is elevated by this share of its own ratio is "everything"."""
 LATER_ROUNDS = 2.0
@@ -185,17 +183,16 @@ class _Scan:
     def best(self, gates: np.ndarray, threshold: float) -> Suspect | None:
         """The best candidate above the threshold, named as specifically as its remainders ask."""
         specific = gates[:, 1:]
-        if specific.size and specific.max() > threshold:
+        whole = int(np.argmax(gates[:, 0]))
+        found = bool(specific.size) and float(specific.max()) > threshold
+        if gates[whole, 0] > threshold and (not found or self._storm(whole)):
+            h, j = whole, 0
+        elif found:
             h, j = divmod(int(np.argmax(specific)), specific.shape[1])
             j += 1
-        elif gates[:, 0].max() > threshold:
-            h, j = int(np.argmax(gates[:, 0])), 0
         else:
             return None
         chain = self._name(h, j, threshold)
-        shared = self._shared_by(h, chain[-1], threshold) if chain[-1] else None
-        if shared is not None and shared not in chain:
-            chain.append(shared)
         score = float(gates[h, j])
         p_value = self._p_value(h, j)
         peaks = gates.max(axis=0)
@@ -274,77 +271,24 @@ class _Scan:
                 best, best_preference = int(child), preference
         return best
 
-    def _shared_by(self, h: int, j: int, threshold: float) -> int | None:
-        """The worst of several values of another attribute that together explain this cause.
+    def _storm(self, h: int) -> bool:
+        """True when, whichever attribute one looks at, most of the traffic fails far too often.
 
-        Carrier CO looks guilty of a hurricane's cancellations because it flies to Newark; but
-        Newark, Boston and Philadelphia fail for other carriers too, and without them CO does
-        not. The other values are found in the next rounds: sets never compete as candidates.
+        In a blizzard some airline is always hit even harder than the rest; the answer is still
+        "everything". Two outages at once leave most values of some attribute far below the whole.
         """
-        table_o = self.tables.observed[h, self.outcome]
-        table_e = self.tables.expected[h, self.outcome].copy()
-        table_e[self.cells] = self.expected[h]
-        whole = (float(table_o[0]), float(table_e[0]))
-        own = self.layout.conditions(int(self.cells[j]))
-        best, best_total = None, 0.0
-        for block, attribute_index in enumerate(self.layout.attributes, 1):
-            if any(a == attribute_index for a, _ in own):
-                continue
+        whole = self.tables.observed[h, self.outcome, 0] / max(
+            self.tables.expected[h, self.outcome, 0], 1e-6
+        )
+        ratio = max(STORM_RATIO, EVERYTHING_SHARE * whole)
+        for block in range(1, 1 + len(self.layout.attributes)):
             start = self.layout.starts[block]
             values = slice(start, start + self.layout.room[block - 1])
-            o: np.ndarray = table_o[values]
-            e: np.ndarray = np.maximum(table_e[values], 1e-6)
-            score = np.where(o > e, o * np.log(np.maximum(o, 1e-9) / e) - (o - e), 0.0)
-            score -= np.log(max(int(np.count_nonzero(e > 1e-6)), 1))
-            hit = np.flatnonzero((score > SET_SCORE) & (o >= 2) & (o >= SET_RATIO * e))
-            if not len(hit) or e[hit].sum() > SET_SHARE * whole[1]:
-                continue
-            inside = self._within(h, own, attribute_index, hit)
-            cell = (float(self.observed[h, j]), float(self.expected[h, j]))
-            beyond = (float(o[hit].sum()) - inside[0], float(e[hit].sum()) - inside[1])
-            outside = (whole[0] - cell[0] - beyond[0], whole[1] - cell[1] - beyond[1])
-            if self._elevated(h, cell[0] - inside[0], cell[1] - inside[1], outside):
-                continue
-            if not self._elevated(h, *beyond, outside):
-                continue
-            places = np.searchsorted(self.cells, start + hit)
-            known = (places < len(self.cells)) & (
-                self.cells[np.minimum(places, len(self.cells) - 1)] == start + hit
-            )
-            if not known.any():
-                continue
-            peaks = self._peaks(h, places[known])
-            worst = int(np.argmax(peaks))
-            if peaks[worst] > threshold and score[hit].sum() > best_total:
-                best, best_total = int(places[known][worst]), float(score[hit].sum())
-        return best
-
-    def _peaks(self, h: int, places: np.ndarray) -> np.ndarray:
-        """Score of single values against their own expectation, after the price of the search."""
-        score = excess_score(
-            self.observed[h, places], self.expected[h, places], self.size[h, places]
-        )
-        return np.asarray(score - self.price[places])
-
-    def _within(
-        self,
-        h: int,
-        own: Conditions,
-        attribute_index: int,
-        values: np.ndarray,
-    ) -> tuple[float, float]:
-        """Observed and expected of a cause's rows that have one of the values."""
-        o = e = 0.0
-        span = self.tables.horizons[h]
-        first = max(len(self.tables.slices) - span, 0)
-        for s, coded in list(enumerate(self.tables.slices))[first:]:
-            rows = np.flatnonzero(match(coded, own))
-            rows = rows[np.isin(coded.local[rows, attribute_index], values)]
-            mu = coded.expected[:, self.outcome] if self._mu is None else self._mu[s]
-            weight = coded.slice.weight[rows]
-            o += float(weight @ coded.slice.failed[rows, self.outcome])
-            e += float(weight @ mu[rows])
-        return o, e
+            o = self.tables.observed[h, self.outcome, values]
+            e = self.tables.expected[h, self.outcome, values]
+            if e[o >= ratio * e].sum() < STORM_SHARE * e.sum():
+                return False
+        return True
 
     def locate(self, suspect: Suspect) -> None:
         """Find the suspect's rows and count them slice by slice."""
