@@ -28,7 +28,7 @@ REMAINDER_RATIO = 1.3
 CHILD_SHARE = 0.8
 CHILD_PREFERENCE = 1.0
 STORM_RATIO = 3.0
-STORM_SHARE = 0.9
+STORM_SHARE = 0.85
 """Share of every attribute's expected failures that must be so elevated in a storm."""
 EVERYTHING_SHARE = 0.5
 """A value whose complement is elevated by this share of its own ratio is "everything"."""
