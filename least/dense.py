@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # as fast here, and rounds the same everywhere
 
 import numpy as np
 import tensorflow as tf
