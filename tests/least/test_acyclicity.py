@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from least.acyclicity import (
@@ -31,9 +31,24 @@ def weight_matrices(draw: st.DrawFn) -> np.ndarray:
 settings_of_bound = {"k": st.integers(0, 6), "alpha": st.sampled_from([0.5, 0.9])}
 
 
+def the_floor_bites(w: np.ndarray, k: int, alpha: float) -> bool:
+    """Where u spans more than twelve decades the bound is another one, on purpose (SCALE_FLOOR)."""
+    matrix, u = w * w, np.ones(len(w))
+    for _ in range(k):
+        b = matrix.sum(1) ** alpha * matrix.sum(0) ** (1 - alpha)
+        live = b > 0
+        inverse = np.divide(1, b, out=np.zeros_like(b), where=live)
+        matrix = inverse[:, None] * matrix * b[None, :]
+        u = u * b / max((u * b).max(), 1e-300)
+        if ((u > 0) & (u < 1e-11)).any():
+            return True
+    return False
+
+
 @given(w=weight_matrices(), **settings_of_bound)
 @settings(max_examples=150, deadline=None)
 def test_the_factored_form_equals_the_printed_one(w: np.ndarray, k: int, alpha: float) -> None:
+    assume(not the_floor_bites(w, k, alpha))
     value, gradient = printed_bound(w, k, alpha)
     factored = bound_gradient(w * w, k, alpha)
     assert factored.value == pytest.approx(value, rel=1e-9, abs=1e-12)
@@ -44,6 +59,7 @@ def test_the_factored_form_equals_the_printed_one(w: np.ndarray, k: int, alpha: 
 @given(w=weight_matrices(), **settings_of_bound)
 @settings(max_examples=40, deadline=None)
 def test_the_gradient_equals_finite_differences(w: np.ndarray, k: int, alpha: float) -> None:
+    assume(not the_floor_bites(w, k, alpha))
     gradient = bound_gradient(w * w, k, alpha).by_weight(w)
     step = 1e-6
     for i, j in np.argwhere(w != 0)[:12]:
