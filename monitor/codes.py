@@ -22,7 +22,7 @@ COVER = 0.5
 """Share of a code's excess that one cell must hold to be the root."""
 COMPOSITION = 3.0
 """Nats by which the cell must stand out within the code, after the price of its search."""
-UNSEEN = 0.2
+UNSEEN = 0.5
 """Failures that a code nobody has seen before is expected to have in a horizon."""
 
 
