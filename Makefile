@@ -40,6 +40,7 @@ check: $(VENV)/.dev
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 
+# Apache Kafka among them: .ci/kafka/bring.
 tools:
 	@.ci/tools
 

@@ -1,9 +1,16 @@
 """Options of the whole suite."""
 
+from __future__ import annotations
+
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.services.brokers import Kafka, Tansu
 
 # A landing must not hang on a drawn example: CI repeats the same ones, everybody else explores.
 settings.register_profile("ci", derandomize=True)
@@ -17,3 +24,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the recorded expectations of tests/replay; review the diff",
     )
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """A real Apache Kafka that the whole run shares; every test makes topics of its own."""
+    from tests.services.brokers import Kafka
+
+    broker = Kafka(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="session")
+def tansu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tansu]:
+    """A broker without Java."""
+    from tests.services.brokers import Tansu
+
+    broker = Tansu(tmp_path_factory.mktemp("tansu"))
+    broker.start()
+    yield broker
+    broker.stop()

@@ -1,0 +1,42 @@
+"""The brokers of the other tests: what is relied on has to be true of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, TopicPartition
+
+from tests.services.brokers import Kafka, Tansu
+
+pytestmark = [pytest.mark.service, pytest.mark.slow]
+
+
+def held(address: str, topic: str) -> list[bytes]:
+    consumer = KafkaConsumer(bootstrap_servers=address, auto_offset_reset="earliest")
+    consumer.assign([TopicPartition(topic, 0)])
+    seen: list[bytes] = []
+    while len(seen) < 3:
+        for records in consumer.poll(timeout_ms=1000).values():
+            seen += [record.value for record in records]
+    consumer.close()
+    return seen
+
+
+def test_apache_kafka_keeps_its_records_through_a_power_cut(tmp_path: Path) -> None:
+    broker = Kafka(tmp_path)
+    broker.start()
+    try:
+        broker.create("t")
+        broker.send("t", [(0, b"a"), (0, b"b"), (0, b"c")])
+        broker.kill()
+        broker.start()
+        assert held(broker.address, "t") == [b"a", b"b", b"c"]
+    finally:
+        broker.kill()
+
+
+def test_tansu_takes_and_gives_records(tansu: Tansu) -> None:
+    tansu.create("t")
+    tansu.send("t", [(0, b"a"), (0, b"b"), (0, b"c")])
+    assert held(tansu.address, "t") == [b"a", b"b", b"c"]
