@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -30,11 +31,11 @@ from monitor.config import (
 from monitor.diagnosis import Tick
 from monitor.domain import Batch, Rejected, datetime64, utc
 from monitor.edge import notifiers as channels
-from monitor.edge.files import FileSource
 from monitor.edge.http import serve
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.outbox import Outbox
-from monitor.edge.source import SourceError
+from monitor.edge.source import Flow, SourceError
+from monitor.edge.sources import described, open_source
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import Store, StoreError
 from monitor.replay import MAX_GAP_WINDOWS
@@ -43,6 +44,9 @@ from monitor.slices import Slice, empty, slice_events
 
 LIVE_SLICES = 3
 """Within this distance of the clock the data count as live, and silence closes slices too."""
+
+PROGRESS_SECONDS = 5.0
+"""Between two lines of the log while a backlog is read."""
 
 _log = structlog.get_logger("daemon")
 
@@ -56,6 +60,10 @@ class Pipeline:
         metrics: counts what comes in and what a tick found.
         notifiers: names for the outbox.
         now: the clock.
+
+    Attributes:
+        stopping: asked between two batches; true ends a pass early.
+        committed: told of the ticks of every batch, once they are stored.
     """
 
     def __init__(
@@ -67,8 +75,10 @@ class Pipeline:
         now: Callable[[], datetime],
     ) -> None:
         self.config, self.metrics, self._now = config, metrics, now
+        self.stopping: Callable[[], bool] = lambda: False
+        self.committed: Callable[[list[Tick]], None] = lambda ticks: None
         self.session = Session(config.settings, store, notifiers)
-        self.source = FileSource(config, self.session.vocabulary)
+        self.source = open_source(config, self.session.vocabulary, now)
         resumed = self.session.resumed
         self.position: Mapping[str, object] | None = resumed.position
         self.filling: dict[np.datetime64, Slice] = {s.start: s for s in resumed.filling}
@@ -88,12 +98,19 @@ class Pipeline:
         if self._unsaved:
             self._commit()
         for batch in self.source.batches(self.position):
-            ticks += self._take_in(batch)
+            fresh = self._take_in(batch)
+            self.committed(fresh)
+            ticks += fresh
+            if self.stopping():
+                break
         return ticks
 
     def silence(self) -> list[Tick]:
-        """The clock says that a slice is over: close it, if the data were live until now."""
-        if self.watermark is None:
+        """The clock says that a slice is over: close it, if the data were live until now.
+
+        Not while the source is behind or away: then nobody knows what happened.
+        """
+        if self.watermark is None or not self.source.status().current:
             return []
         window = self.config.settings.window
         by_clock = datetime64(self._now() - window.allowed_lateness)
@@ -104,6 +121,10 @@ class Pipeline:
         if ticks:
             self._commit()
         return ticks
+
+    def close(self) -> None:
+        """Let go of the source; what was handed over and stored stays so."""
+        self.source.close()
 
     def _commit(self) -> None:
         self._unsaved = True
@@ -120,6 +141,7 @@ class Pipeline:
             closed_until=None if last is None else last + self._step,
             kept_since=monitor.window[0].slice.start if monitor.window else None,
             now=self._now(),
+            reached=batch.reached,
         )
         late, too_late = 0, sliced.too_late
         for piece in sliced.late.values():
@@ -255,7 +277,7 @@ class Daemon:
             metrics,
             Status(
                 reason="rebuilding the window",
-                source=", ".join(config.source.paths),
+                source=described(config),
                 started_at=self.now(),
                 method=config.settings.detection.report.value,
             ),
@@ -263,11 +285,13 @@ class Daemon:
         server = serve(state, http.host, http.port, http.token)
         outbox = Outbox(self.store, make_notifiers(config, server.url), metrics, self.now)
         scheduler: BackgroundScheduler | None = None
+        pipeline: Pipeline | None = None
         try:
             pipeline = Pipeline(config, self.store, metrics, outbox.names, self.now)
             outbox.start()
             started(server.url)
             worker = _Worker(pipeline, state, outbox, self.now)
+            pipeline.stopping = stop.is_set
             scheduler = _schedule(worker, config, metrics)
             scheduler.start()
             stop.wait()
@@ -275,6 +299,8 @@ class Daemon:
         finally:
             if scheduler is not None:
                 scheduler.shutdown(wait=True)
+            if pipeline is not None:
+                pipeline.close()
             outbox.stop()
             server.stop()
 
@@ -290,31 +316,52 @@ class _Worker:
         now: Callable[[], datetime],
     ) -> None:
         self._pipeline, self._state, self._outbox, self._now = pipeline, state, outbox, now
+        self._progress_told = 0.0
+        pipeline.committed = self._publish
 
     def poll(self) -> None:
-        self._work(self._pipeline.poll)
+        """Pass after pass while there is a backlog."""
+        while self._work(self._pipeline.poll):
+            if self._pipeline.stopping() or self._flow() is not Flow.CATCHING_UP:
+                break
 
     def slice_over(self) -> None:
-        self._work(lambda: self._pipeline.poll() + self._pipeline.silence())
+        def job() -> None:
+            self._pipeline.poll()
+            self._publish(self._pipeline.silence())
 
-    def _work(self, job: Callable[[], list[Tick]]) -> None:
+        self._work(job)
+
+    def _flow(self) -> Flow:
+        return self._pipeline.source.status().flow
+
+    def _work(self, job: Callable[[], object]) -> bool:
+        """Whether it could be done."""
         state, metrics = self._state, self._state.metrics
         if not self._outbox.alive and not state.status.problem:
             # Incidents are still found and stored, but nobody hears of them.
             _log.critical("the outbox has died of a bug; restart the daemon")
             state.status = replace(state.status, problem="notifications are no longer delivered")
         try:
-            ticks = job()
+            job()
         except SourceError as error:
             _log.error("the source cannot be read", error=str(error))
             state.status = replace(state.status, ready=False, reason=f"source: {error}")
-            return
+            return False
         except StoreError as error:
             _log.error("the store cannot be written", error=str(error))
             state.status = replace(state.status, ready=False, reason=f"store: {error}")
-            return
+            return False
+        finally:
+            metrics.source(self._pipeline.source.status())
+        self._publish([])
+        return True
+
+    def _publish(self, ticks: list[Tick]) -> None:
+        """Show how far we are: after every commit, and at the end of a pass."""
+        state, metrics = self._state, self._state.metrics
+        changes: dict[str, object] = self._readiness()
         watermark = self._pipeline.watermark
-        changes: dict[str, object] = {"ready": True, "reason": ""}
         if watermark is not None:
             metrics.watermark(utc(watermark), self._now())
             changes["watermark"] = utc(watermark)
@@ -333,6 +380,25 @@ class _Worker:
             )
             self._outbox.wake()
         state.status = replace(state.status, **changes)  # type: ignore[arg-type]
+
+    def _readiness(self) -> dict[str, object]:
+        """Once caught up it stays ready with a backlog, which is told by its lag."""
+        source = self._pipeline.source.status()
+        self._state.metrics.source(source)
+        match source.flow:
+            case Flow.PAUSED:
+                return {"ready": False, "reason": f"source paused: {source.detail}"}
+            case Flow.CATCHING_UP if not self._state.status.ready:
+                reason = f"catching up: {source.detail}"
+                if self._pipeline.watermark is not None:
+                    reason += f", now at {utc(self._pipeline.watermark):%Y-%m-%d %H:%M} UTC"
+                if time.monotonic() - self._progress_told > PROGRESS_SECONDS:
+                    self._progress_told = time.monotonic()
+                    _log.info("catching up", detail=reason.removeprefix("catching up: "))
+                return {"reason": reason}
+            case Flow.AWAY:
+                return {}
+        return {"ready": True, "reason": ""}
 
 
 def _schedule(worker: _Worker, config: Config, metrics: Metrics) -> BackgroundScheduler:

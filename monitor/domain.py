@@ -84,6 +84,9 @@ class Batch:
     position: Mapping[str, object]
     """JSON-able; reading again from here gives exactly what follows this batch."""
     rejected: tuple[Rejected, ...] = ()
+    reached: np.datetime64 | None = None
+    """Event time up to which the source has delivered; NaT while it cannot tell yet. None: the
+    newest event decides, as it does where rows come in one order."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

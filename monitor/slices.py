@@ -114,6 +114,7 @@ def slice_events(
     closed_until: np.datetime64 | None,
     kept_since: np.datetime64 | None,
     now: datetime,
+    reached: np.datetime64 | None = None,
 ) -> Sliced:
     """Sort a batch into slices.
 
@@ -125,6 +126,8 @@ def slice_events(
         closed_until: end of the newest closed slice; rows before it are late.
         kept_since: start of the oldest slice still kept; rows before it are too late.
         now: the clock; a row later than `now` plus the bound is from the future.
+        reached: event time up to which the source has delivered, NaT if it cannot tell; None:
+            the newest event of the batch.
     """
     limit = datetime64(now + settings.max_future)
     future = events.at > limit
@@ -146,7 +149,10 @@ def slice_events(
             else:
                 before = open_slices.get(start)
                 open_slices[start] = fresh if before is None else merge(before, fresh)
-        seen = events.at[kept].max() - np.timedelta64(settings.allowed_lateness)
+        if reached is None:
+            reached = events.at[kept].max()
+    if reached is not None and not np.isnat(reached):
+        seen = reached - np.timedelta64(settings.allowed_lateness)
         watermark = seen if watermark is None else max(watermark, seen)
     return Sliced(open_slices, late, int(too_late.sum()), np.flatnonzero(future), watermark)
 

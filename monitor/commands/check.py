@@ -56,14 +56,16 @@ def _look(config: Config, inputs: Sequence[str], rows: int) -> Survey | None:
     Raises:
         SourceError: the input does not fit the configuration.
     """
+    from monitor.config import FilesSettings
     from monitor.edge.files import FileSource
     from monitor.survey import survey
     from monitor.vocabulary import Vocabulary
 
     vocabulary = Vocabulary(config.settings.schema)
     if not inputs:
-        waiting = FileSource(config, vocabulary, follow=True)
-        if not config.source.paths or not waiting.files():
+        if not isinstance(config.source, FilesSettings) or not config.source.paths:
+            return None
+        if not FileSource(config, vocabulary, follow=True).files():
             return None
     source = FileSource(config, vocabulary, inputs or None, follow=False)
     schema, window = config.settings.schema, config.settings.window

@@ -50,16 +50,25 @@ def once(config: ConfigOption) -> None:
         from monitor.app import Pipeline, make_notifiers
         from monitor.edge.metrics import Metrics
         from monitor.edge.notifiers.outbox import Outbox
+        from monitor.edge.source import Flow, SourceError
 
         store = _open(settings)
         try:
             outbox = Outbox(store, make_notifiers(settings, None))
             pipeline = Pipeline(settings, store, Metrics(), outbox.names, _now)
-            ticks = pipeline.poll()
+            try:
+                ticks = pipeline.poll()
+                while pipeline.source.status().flow is Flow.CATCHING_UP:
+                    ticks += pipeline.poll()
+                source = pipeline.source.status()
+            finally:
+                pipeline.close()
             outbox.deliver()
             outbox.refresh()
             count = len(pipeline.session.monitor.open_incidents())
             typer.echo(f"{len(ticks)} ticks, {count} incidents open", err=True)
+            if source.flow is Flow.PAUSED:
+                raise SourceError(f"source paused: {source.detail}")
         finally:
             store.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +12,6 @@ from monitor.config.durations import format_duration
 from monitor.config.lines import Location
 from monitor.config.model import (
     Config,
-    FilesSettings,
     HttpSettings,
     OutcomeDefinition,
     StoreSettings,
@@ -26,9 +24,9 @@ from monitor.config.sections import (
     Document,
     HttpSection,
     SchemaSection,
-    SourceSection,
     StoreSection,
 )
+from monitor.config.sources import source
 from monitor.domain import (
     Attribute,
     DetectionSettings,
@@ -67,7 +65,7 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
         columns=columns,
         tier_names=tiers,
         outcomes=outcomes,
-        source=_source(document.source, base, complaints),
+        source=source(document.source, base, complaints),
         store=_store(document.store, base, complaints),
         notifiers=notifiers(document, base, complaints),
         http=_http(document.http, base, complaints),
@@ -247,15 +245,6 @@ def _detection(
     return DetectionSettings(
         **dict(section) | {"horizons": horizons, "compare": tuple(dict.fromkeys(section.compare))}
     )
-
-
-def _source(section: SourceSection, base: Path, complaints: Complaints) -> FilesSettings:
-    if any(not path for path in section.paths):
-        complaints.add(("source", "paths"), "holds an empty text", "remove it")
-    paths = tuple(p if p == "-" else os.path.normpath(base / p) for p in section.paths)
-    values = dict(section) | {"paths": paths}
-    values.pop("kind")
-    return FilesSettings(**values)
 
 
 def _store(section: StoreSection, base: Path, complaints: Complaints) -> StoreSettings:

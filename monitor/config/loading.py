@@ -25,6 +25,7 @@ from monitor.config.problems import (
     did_you_mean,
 )
 from monitor.config.sections import NOTIFIER_SECTIONS, Document, LogSection
+from monitor.config.sources import SOURCE_SECTIONS, FilesSection
 
 MAX_BYTES = 4_000_000
 """A longer file is no configuration."""
@@ -100,6 +101,8 @@ def _location(loc: tuple[int | str, ...]) -> Location:
     """Pydantic's location without the name of the chosen variant."""
     if len(loc) > 2 and loc[0] == "notifiers":
         return (*loc[:2], *loc[3:])
+    if len(loc) > 1 and loc[0] == "source" and loc[1] in SOURCE_SECTIONS:
+        return (loc[0], *loc[2:])
     return loc
 
 
@@ -135,7 +138,8 @@ def _explain(detail: ErrorDetails, location: Location, document: dict[str, Any])
         case "union_tag_not_found":
             return "has no `kind`", did_you_mean("", NOTIFIER_SECTIONS)
         case "union_tag_invalid":
-            fix = did_you_mean(str(limits["tag"]), NOTIFIER_SECTIONS)
+            known = SOURCE_SECTIONS if location[0] == "source" else NOTIFIER_SECTIONS
+            fix = did_you_mean(str(limits["tag"]), known)
             return f"unknown kind {limits.get('tag')!r}", fix
         case "literal_error":
             return f"cannot be {given!r}", f"allowed are {limits['expected']}"
@@ -214,6 +218,9 @@ def _known_keys(location: Location, document: dict[str, Any]) -> list[str]:
             kind = document["notifiers"][int(location[1])].get("kind")
             model = NOTIFIER_SECTIONS.get(kind, LogSection)
             continue
+        if part == "source" and model is Document:
+            model = SOURCE_SECTIONS.get(document["source"].get("kind", "files"), FilesSection)
+            continue
         fields = {f.alias or name: f for name, f in model.model_fields.items()}
         if part not in fields:
             return []
@@ -249,6 +256,10 @@ def _example(location: Location) -> str:
             return 'write url = "https://…"'
         case (*_, "urls"):
             return 'write urls = ["http://alertmanager:9093"]'
+        case ("source", "bootstrap_servers"):
+            return 'write bootstrap_servers = ["kafka:9092"]'
+        case ("source", "topics"):
+            return 'write topics = ["bookings"]'
         case (*_, "recipients"):
             return 'write recipients = ["ops@example.org"]'
     return f'write {location[-1]} = "…"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -55,6 +55,53 @@ class FilesSettings:
     poll: timedelta = timedelta(seconds=5)
     max_rejected_ratio: float = 0.2
     """Above this share of rejected rows the input is taken for the wrong one."""
+
+
+SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Encryption to the brokers; paths are absolute."""
+
+    ca_file: str | None = None
+    """None: whom the system trusts."""
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """How to sign in at the brokers."""
+
+    mechanism: SaslMechanism
+    user: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """Topics of Apache Kafka whose records are JSON objects."""
+
+    servers: tuple[str, ...]
+    topics: tuple[str, ...]
+    group: str = "least-monitor"
+    """Under it the stored offsets are shown in Kafka, for lag tools; nothing is read by it."""
+    start: timedelta | datetime | Literal["beginning", "end"] = timedelta(days=2)
+    """Where a store without a position begins: so long ago, at a time, or at an end."""
+    dead_letter_topic: str | None = None
+    max_rejected_ratio: float = 0.2
+    recheck: timedelta = timedelta(seconds=30)
+    """How often a paused source looks whether the newest records are sound again."""
+    event_id: str | None = None
+    """Column; records that repeat one are left out."""
+    duplicates_within: timedelta = timedelta(hours=1)
+    idle_after: timedelta = timedelta(minutes=1)
+    """A partition read to its end and silent for so long is not waited for."""
+    buffer_bytes: int = 128 << 20
+    poll: timedelta = timedelta(seconds=1)
+    tls: TlsSettings | None = None
+    sasl: SaslSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +187,7 @@ class Config:
     tier_names: tuple[str, ...]
     """By tier number; numbers where the file gives no names."""
     outcomes: tuple[OutcomeDefinition, ...]
-    source: FilesSettings = FilesSettings()
+    source: FilesSettings | KafkaSettings = FilesSettings()
     store: StoreSettings = StoreSettings()
     notifiers: tuple[Notifier, ...] = (LogNotifier(),)
     http: HttpSettings = HttpSettings()
@@ -153,4 +200,5 @@ class Config:
         their `when`.
         """
         whens = [(outcome.name, outcome.when.text) for outcome in self.outcomes]
-        return repr((self.time, self.columns, whens, self.source.format, self.source.delimiter))
+        files = self.source if isinstance(self.source, FilesSettings) else FilesSettings()
+        return repr((self.time, self.columns, whens, files.format, files.delimiter))

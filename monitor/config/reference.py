@@ -25,12 +25,12 @@ from monitor.config.sections import (
     LogSection,
     OutcomeTable,
     SchemaSection,
-    SourceSection,
     StoreSection,
     TimeTable,
     WebhookSection,
     WindowSection,
 )
+from monitor.config.sources import FilesSection, KafkaSection
 
 _INTRODUCTION = """\
 # Configuration
@@ -109,7 +109,8 @@ _INPUT = """\
 """  # noqa: E501 - a row of a table is a line
 
 _TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
-    ("[source]", "", SourceSection),
+    ('[source] kind = "files"', "", FilesSection),
+    ('[source] kind = "kafka"', "See [Kafka](kafka.md).", KafkaSection),
     ("[schema]", "", SchemaSection),
     ("schema.time", "A text is short for `{ column = … }`.", TimeTable),
     ("schema.attributes", "", AttributeTable),

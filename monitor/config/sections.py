@@ -5,21 +5,20 @@ Defaults are not written here: they come from the dataclasses that the sections 
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BeforeValidator, Field
 
-from monitor.config.durations import format_duration, parse_duration
+from monitor.config.fields import NO_TIME, Duration, Section, one_or_many
 from monitor.config.model import (
     AlertmanagerNotifier,
     EmailNotifier,
-    FilesSettings,
     HttpSettings,
     LogNotifier,
     Security,
     WebhookNotifier,
 )
+from monitor.config.sources import FilesSection, Source
 from monitor.domain import (
     DetectionSettings,
     IncidentSettings,
@@ -36,10 +35,6 @@ def _method(value: object) -> object:
     return value
 
 
-def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
 def _named(key: str) -> Any:
     return BeforeValidator(lambda value: {key: value} if isinstance(value, str) else value)
 
@@ -52,17 +47,11 @@ def _tiers(value: object) -> object:
     return False if value == "free" else value
 
 
-Duration = Annotated[
-    timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
-]
 MethodName = Annotated[Method, BeforeValidator(_method)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
-Texts = Annotated[list[str], BeforeValidator(_one_or_many)]
 Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+[^\s]*$")]
 MailAddress = Annotated[str, Field(pattern=r"^[^\s@<>,;:]+@[^\s@<>,;:]+$")]
-_NONE = timedelta(0)
 
-_files = FilesSettings()
 _window = WindowSettings()
 _learner = LearnerSettings()
 _detection = DetectionSettings()
@@ -71,45 +60,6 @@ _webhook = WebhookNotifier("http://x")
 _alertmanager = AlertmanagerNotifier(())
 _email = EmailNotifier("", "", ())
 _http = HttpSettings()
-
-
-class Section(BaseModel):
-    """A table of the file; keys nobody knows are an error."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class SourceSection(Section):
-    """Where events come from."""
-
-    kind: Literal["files"] = Field(
-        default="files", description="`files`: logs on disk or standard input."
-    )
-    paths: Texts = Field(
-        default_factory=list,
-        description="Files or globs, relative to this file; `-` is standard input. "
-        "Commands that take INPUT use that instead.",
-    )
-    format: Literal["auto", "parquet", "csv", "jsonl"] = Field(
-        default=_files.format,
-        description="`auto` goes by name and first bytes. `.gz`, `.zst`, `.bz2` are unpacked.",
-    )
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
-        default=_files.delimiter, description="Of CSV; found out from the header when left out."
-    )
-    follow: bool = Field(
-        default=_files.follow,
-        description="Files may grow and new ones appear while the daemon runs.",
-    )
-    poll: Duration = Field(
-        default=_files.poll, gt=_NONE, description="How often to look for new rows and files."
-    )
-    max_rejected_ratio: float = Field(
-        default=_files.max_rejected_ratio,
-        ge=0,
-        le=1,
-        description="Stop when more than this share of the rows cannot be understood.",
-    )
 
 
 class TimeTable(Section):
@@ -188,22 +138,22 @@ class WindowSection(Section):
 
     slice_length: Duration = Field(
         default=_window.slice_length,
-        gt=_NONE,
+        gt=NO_TIME,
         description="A diagnosis runs at the end of each slice.",
     )
     length: Duration = Field(
         default=_window.length,
-        gt=_NONE,
+        gt=NO_TIME,
         description="The window T; T′ is as long and lies before it.",
     )
     allowed_lateness: Duration = Field(
         default=_window.allowed_lateness,
-        ge=_NONE,
+        ge=NO_TIME,
         description="How long a slice waits for late rows.",
     )
     max_future: Duration = Field(
         default=_window.max_future,
-        ge=_NONE,
+        ge=NO_TIME,
         description="Rows further ahead than this are set aside.",
     )
     zone: str = Field(
@@ -262,11 +212,13 @@ class DetectionSection(Section):
         description="Methods tracked beside it, silently.",
     )
     history: Duration = Field(
-        default=_detection.history, gt=_NONE, description="The past that the baseline learns from."
+        default=_detection.history,
+        gt=NO_TIME,
+        description="The past that the baseline learns from.",
     )
     learning: Duration = Field(
         default=_detection.learning,
-        ge=_NONE,
+        ge=NO_TIME,
         description="History needed before the first verdict.",
     )
     horizons: list[Annotated[int, Field(ge=1)]] = Field(
@@ -330,14 +282,14 @@ class WebhookSection(Section):
     secret_file: str | None = Field(
         default=None, description="A file that holds the key of the HMAC-SHA256 signature."
     )
-    timeout: Duration = Field(default=_webhook.timeout, gt=_NONE, description="Of one delivery.")
+    timeout: Duration = Field(default=_webhook.timeout, gt=NO_TIME, description="Of one delivery.")
 
 
 class AlertmanagerSection(Section):
     """Incidents as alerts of Prometheus' Alertmanager."""
 
     kind: Literal["alertmanager"] = Field(description="`alertmanager`")
-    urls: Annotated[list[Url], Field(min_length=1), BeforeValidator(_one_or_many)] = Field(
+    urls: Annotated[list[Url], Field(min_length=1), BeforeValidator(one_or_many)] = Field(
         description="Of every member of one cluster, for example `http://alertmanager:9093`; "
         "all are told, one that takes it is enough."
     )
@@ -349,7 +301,7 @@ class AlertmanagerSection(Section):
         default=None, description="What to do; the annotation of that name."
     )
     timeout: Duration = Field(
-        default=_alertmanager.timeout, gt=_NONE, description="Of one delivery to one of them."
+        default=_alertmanager.timeout, gt=NO_TIME, description="Of one delivery to one of them."
     )
 
 
@@ -369,7 +321,7 @@ class EmailSection(Section):
         description="`starttls` refuses to go on without; `tls` is encrypted from the start.",
     )
     sender: MailAddress = Field(description="Address in From.")
-    recipients: Annotated[list[MailAddress], Field(min_length=1), BeforeValidator(_one_or_many)] = (
+    recipients: Annotated[list[MailAddress], Field(min_length=1), BeforeValidator(one_or_many)] = (
         Field(description="Addresses in To.")
     )
     user: str | None = Field(
@@ -379,7 +331,7 @@ class EmailSection(Section):
         default=None, description="A file that holds the password of `user`."
     )
     timeout: Duration = Field(
-        default=_email.timeout, gt=_NONE, description="Of one step of the conversation."
+        default=_email.timeout, gt=NO_TIME, description="Of one step of the conversation."
     )
 
 
@@ -422,7 +374,7 @@ class Document(Section):
     seed: int = Field(
         default=0, ge=0, description="Of everything random; same seed, same incidents."
     )
-    source: SourceSection = SourceSection()
+    source: Source = FilesSection()
     schema_: SchemaSection = Field(alias="schema")
     window: WindowSection = WindowSection()
     learner: LearnerSection = LearnerSection()

@@ -36,11 +36,15 @@ class Complaints:
         self.bad = np.zeros(rows, bool)
         self.locate = locate
         self.rejected: list[Rejected] = []
+        self.faults: list[tuple[np.ndarray, str, str]] = []
+        """Rows with the reason and its detail: every row once."""
 
     def add(self, reason: str, detail: str, rows: np.ndarray, values: pa.Array) -> None:
         """Reject the rows of mask `rows`; `detail` names field and fix, `values` the offenders."""
         fresh = np.flatnonzero(rows & ~self.bad)
         self.bad[fresh] = True
+        if len(fresh):
+            self.faults.append((fresh, reason, detail))
         for row in fresh[:LISTED].tolist():
             raw, shown = describe(values[row])
             full = f"{detail}; found {shown}"
@@ -86,6 +90,17 @@ class Decoder:
         Raises:
             SourceError: the times carry no zone, or no unit, and the configuration gives none.
         """
+        events, complaints = self.decode_all(rows, locate)
+        if complaints.bad.any():
+            events = events.take(~complaints.bad)
+        return events, tuple(complaints.rejected)
+
+    def decode_all(self, rows: pa.RecordBatch, locate: Locate) -> tuple[Events, Complaints]:
+        """One event a row, those that cannot be used among them, and which these are.
+
+        Raises:
+            SourceError: see `decode`.
+        """
         complaints = Complaints(rows.num_rows, locate)
         at = event_times(rows, self.time, complaints)
         values = np.empty((rows.num_rows, len(self.attributes)), np.int32)
@@ -95,10 +110,7 @@ class Decoder:
         read = _reader(rows, complaints)
         for i, outcome in enumerate(self.outcomes):
             failed[:, i] = mask(outcome.when(read))
-        events = Events(at, values, failed)
-        if complaints.bad.any():
-            events = events.take(~complaints.bad)
-        return events, tuple(complaints.rejected)
+        return Events(at, values, failed), complaints
 
     def _codes(
         self, attribute: int, name: str, column: pa.Array, complaints: Complaints

@@ -8,14 +8,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from monitor.config import Config
+from monitor.config import Config, FilesSettings
 from monitor.config.problems import did_you_mean
 from monitor.domain import Batch, Rejected
 from monitor.edge.blocks import Log, State, UnreadableError
 from monitor.edge.decoding import Decoder
 from monitor.edge.opening import open_reader
 from monitor.edge.readers import Reader
-from monitor.edge.source import SourceError
+from monitor.edge.source import SourceError, SourceStatus
 from monitor.vocabulary import Vocabulary
 
 STDIN = "-"
@@ -50,9 +50,11 @@ class FileSource:
         follow: bool | None = None,
         stdin: BinaryIO | None = None,
     ) -> None:
-        self.settings = config.source
-        self.paths = tuple(config.source.paths if paths is None else paths)
-        self.follow = config.source.follow if follow is None else follow
+        # A configuration for a stream replays files too.
+        stream = FilesSettings(max_rejected_ratio=config.source.max_rejected_ratio)
+        self.settings = config.source if isinstance(config.source, FilesSettings) else stream
+        self.paths = tuple(self.settings.paths if paths is None else paths)
+        self.follow = self.settings.follow if follow is None else follow
         self.stdin = stdin
         self.decoder = Decoder(config, vocabulary)
         self._finished: dict[str, tuple[Mark, State]] = {}
@@ -93,6 +95,13 @@ class FileSource:
         for path, mark, reader in opened:
             yield from self._read(path, mark, reader, states, tally)
         tally.check()
+
+    def status(self) -> SourceStatus:
+        """A pass reads all there is, so silence is silence."""
+        return SourceStatus()
+
+    def close(self) -> None:
+        """Nothing is held between two passes."""
 
     def _has_news(self, path: str, state: State) -> bool:
         if path == STDIN:

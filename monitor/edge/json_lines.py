@@ -36,10 +36,10 @@ class JsonLinesReader:
     def __init__(self, log: Log, needed: Collection[str]) -> None:
         self.log = log
         self.needed = tuple(sorted(needed))
-        sample = [_object(line) for line in log.peek(SAMPLE_BYTES).split(b"\n")[:1000]]
+        sample = [object_of(line) for line in log.peek(SAMPLE_BYTES).split(b"\n")[:1000]]
         self.sample: list[dict[str, Any]] = [row for row in sample if isinstance(row, dict)]
         self.types: dict[str, pa.DataType | None] = {
-            name: _type_of([_field(row, name) for row in self.sample]) for name in self.needed
+            name: _type_of([field_of(row, name) for row in self.sample]) for name in self.needed
         }
 
     def columns(self) -> set[str] | None:
@@ -61,7 +61,7 @@ class JsonLinesReader:
     def _whole(self, data: bytes) -> int:
         """Whole lines; a last line without its end counts if it is a whole object already."""
         end = whole_lines(data)
-        return len(data) if end < len(data) and isinstance(_object(data[end:]), dict) else end
+        return len(data) if end < len(data) and isinstance(object_of(data[end:]), dict) else end
 
     def _sound(self, block: Block) -> Chunk | None:
         """All lines at once; None if any of them has something wrong with it."""
@@ -113,9 +113,9 @@ class JsonLinesReader:
         for number, line in enumerate(block.data.split(b"\n"), block.line):
             if not line.strip():
                 continue
-            row = _object(line)
+            row = object_of(line)
             if isinstance(row, dict):
-                nested = [n for n in self.needed if isinstance(_field(row, n), dict | list)]
+                nested = [n for n in self.needed if isinstance(field_of(row, n), dict | list)]
                 if not nested:
                     rows.append(row)
                     numbers.append(number)
@@ -126,7 +126,7 @@ class JsonLinesReader:
             tally.add(reason, f"{self.log.name}:{number}", detail, line)
         arrays = {}
         for name in self.needed:
-            cells = [_field(row, name) for row in rows]
+            cells = [field_of(row, name) for row in rows]
             kind = _type_of(cells)
             # Later blocks are read in the light of this one: a column may begin with null or 1.
             if any(cell is not None for cell in cells):
@@ -145,7 +145,7 @@ def _struct(tree: dict[str, Any]) -> pa.StructType:
     )
 
 
-def _field(row: dict[str, Any], name: str) -> Any:
+def field_of(row: dict[str, Any], name: str) -> Any:
     """The field called `name`, or the one that its dots lead to."""
     if name in row or "." not in name:
         return row.get(name)
@@ -162,7 +162,7 @@ def _names(row: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _names(value, f"{prefix}{name}.")
 
 
-def _object(line: bytes) -> dict[str, Any] | str:
+def object_of(line: bytes) -> dict[str, Any] | str:
     """The object of a line, or what the line is instead."""
     try:
         row = orjson.loads(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -17,12 +17,14 @@ from monitor.config import (
     Config,
     ConfigError,
     EmailNotifier,
+    KafkaSettings,
     LogNotifier,
     WebhookNotifier,
     load,
 )
 from monitor.config.durations import format_duration, parse_duration
 from monitor.config.lines import key_lines
+from monitor.config.model import SaslSettings, TlsSettings
 from monitor.domain import (
     Attribute,
     DetectionSettings,
@@ -58,6 +60,37 @@ def complaints(text: str, folder: Path, **environ: str) -> list[str]:
 def with_line(line: str, section: str = "schema") -> str:
     """The minimal file with one line more in a section."""
     return MINIMAL + line if section == "schema" else f"{MINIMAL}[{section}]\n{line}"
+
+
+def kafka(line: str = "", servers: str = "kafka:9092", topics: str = "bookings") -> str:
+    """The minimal file over Kafka, with one line more."""
+    fixed = f'kind = "kafka"\nbootstrap_servers = "{servers}"\ntopics = "{topics}"\n'
+    return with_line(fixed + line, "source")
+
+
+def test_kafka_as_a_source(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("s3cret\n")
+    config = read(
+        kafka(
+            'start = "2026-01-05T01:00+01:00"\nevent_id = "id"\ntls = true\nrecheck = "5s"\n'
+            'sasl_mechanism = "PLAIN"\nsasl_user = "m"\nsasl_password_file = "password"'
+        ),
+        tmp_path,
+    )
+    assert config.source == KafkaSettings(
+        servers=("kafka:9092",),
+        topics=("bookings",),
+        start=datetime(2026, 1, 5, tzinfo=UTC),
+        event_id="id",
+        recheck=timedelta(seconds=5),
+        tls=TlsSettings(),
+        sasl=SaslSettings("PLAIN", "m", "s3cret"),
+    )
+    assert "s3cret" not in repr(config)
+    assert read(kafka(), tmp_path).source == KafkaSettings(("kafka:9092",), ("bookings",))
+    source = read(kafka(), tmp_path, SOURCE__START="end").source
+    assert isinstance(source, KafkaSettings)
+    assert source.start == "end"
 
 
 def test_a_short_file_gets_every_default_from_the_domain(tmp_path: Path) -> None:
@@ -246,7 +279,24 @@ kind = "pigeon"
         (with_line('host = "0.0.0.0"', "http"), "open to others; add `token_file`"),
         (with_line('token_file = "nowhere"', "http"), "No such file"),
         (with_line('url = "mysql://x"', "store"), "is no store we know"),
-        (with_line('kind = "kafka"', "source"), "source.kind: cannot be 'kafka'"),
+        (with_line('kind = "kafak"', "source"), "unknown kind 'kafak'; did you mean `kafka`?"),
+        (with_line('kind = "kafka"', "source"), 'source.topics: is missing; write topics = ["b'),
+        (with_line('topics = "t"', "source"), "source.topics: unknown key"),
+        (kafka('paths = ["x"]'), "source.paths: unknown key"),
+        (kafka("topic = 't'"), "source.topic: unknown key; did you mean `topics`?"),
+        (kafka(servers="kafka"), "source.bootstrap_servers[0]: 'kafka' is no address; write"),
+        (kafka(servers="kafka:99999"), "is no address"),
+        (kafka(topics="a b"), "source.topics[0]: 'a b' is no topic; use letters"),
+        (kafka('dead_letter_topic = "bookings"'), "would come back for ever; give dead letters"),
+        (kafka('start = "soon"'), "source.start: 'soon' is neither a duration nor a time; write"),
+        (kafka('start = "2026-01-05T00:00"'), "names no time zone; write 2026-01-05T00:00Z"),
+        (kafka('sasl_mechanism = "PLAIN"'), "source.sasl_mechanism: needs `sasl_user`; write sasl"),
+        (kafka('sasl_mechanism = "MD5"'), "source.sasl_mechanism: cannot be 'MD5'; allowed are"),
+        (kafka('sasl_user = "x"'), "source.sasl_user: has no meaning without `sasl_mechanism`"),
+        (kafka('tls_ca_file = "x"'), "source.tls_ca_file: has no meaning without `tls`; add tls"),
+        (kafka('tls = true\ntls_ca_file = "x"'), "source.tls_ca_file: cannot be used: No such"),
+        (kafka('tls = true\ntls_ca_file = "monitor.toml"'), "holds no certificate: "),
+        (kafka("buffer_bytes = 1"), "source.buffer_bytes: is 1; it must be at least 1048576"),
         (with_line("max_rejected_ratio = 2", "source"), "it must be at most 1"),
         (MINIMAL + "[[notifiers]]\nurl='x'", "has no `kind`"),
         (MINIMAL + "[[notifiers]]\nkind='webhook'\nurl='ftp://x'", "is no address"),

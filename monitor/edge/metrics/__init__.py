@@ -19,11 +19,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from monitor.domain import Change, Diagnosis, Incident, Rejected, State
 from monitor.edge.metrics.families import (
     FIT_STATUSES,
-    PREFIX,
     Snapshot,
     SnapshotCollector,
     strongest,
 )
+from monitor.edge.metrics.shapes import PREFIX
+from monitor.edge.source import SourceStatus
 
 _STAGE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
@@ -57,9 +58,11 @@ class Metrics:
             return Gauge(f"{PREFIX}_{name}", text, registry=self.registry)
 
         self._events = counter(
-            "events", "Events by what became of them: accepted, late or rejected.", ["result"]
+            "events",
+            "Events by what became of them: accepted, late, rejected or duplicate.",
+            ["result"],
         )
-        for result in ("accepted", "late", "rejected"):
+        for result in ("accepted", "late", "rejected", "duplicate"):
             self._events.labels(result)
         self._rejected = counter("rejected", "Rejected records by reason.", ["reason"])
         self._ticks = counter("ticks", "Diagnoses made.")
@@ -144,6 +147,10 @@ class Metrics:
         """An operator judged an incident: true, false or expected."""
         self._labelled.labels(verdict).inc()
 
+    def source(self, status: SourceStatus) -> None:
+        """How the source is."""
+        self._swap(source=status)
+
     def ingested(self, accepted: int, late: int = 0) -> None:
         """Rows taken in; `late` of them came after their slice had closed."""
         self._events.labels("accepted").inc(accepted - late)
@@ -152,8 +159,10 @@ class Metrics:
     def rejected(self, rejected: Iterable[Rejected]) -> None:
         """Records that could not be understood."""
         for one in rejected:
-            self._events.labels("rejected").inc(one.count)
-            self._rejected.labels(one.reason).inc(one.count)
+            duplicate = one.reason == "duplicate"
+            self._events.labels("duplicate" if duplicate else "rejected").inc(one.count)
+            if not duplicate:
+                self._rejected.labels(one.reason).inc(one.count)
 
     def notified(self, notifier: str, result: str) -> None:
         """One attempt: sent, retried or parked."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from monitor import __version__
 from monitor.domain import Diagnosis, Edge, Finding, State
-
-PREFIX = "least_monitor"
+from monitor.edge.metrics.shapes import PREFIX, labelled, single
+from monitor.edge.metrics.stream import source_families
+from monitor.edge.source import SourceStatus
 
 FIT_STATUSES = ("converged", "max_steps", "nonfinite", "skipped")
 _TITLE_LENGTH = 80
@@ -40,6 +41,7 @@ class Snapshot:
     incidents: Mapping[State, int] | None = None
     watermark: datetime | None = None
     slice_lag_seconds: float | None = None
+    source: SourceStatus | None = None
     outbox: Mapping[tuple[str, str], int] | None = None
     """(notifier, pending | parked) → notifications."""
 
@@ -83,48 +85,35 @@ class SnapshotCollector(Collector):
         info.add_metric([], {"version": __version__, "python": platform.python_version()})
         yield info
         if self._budget is not None:
-            yield _single(
+            yield single(
                 "false_alarms_budget_per_week",
                 "False alarms a week that the operator allows.",
                 self._budget,
             )
         yield from _incident_families(snapshot)
         if snapshot.watermark is not None:
-            yield _single(
+            yield single(
                 "watermark_timestamp_seconds",
                 "Event time that is no longer waited for.",
                 snapshot.watermark.timestamp(),
             )
         if snapshot.slice_lag_seconds is not None:
-            yield _single(
+            yield single(
                 "slice_lag_seconds",
                 "How far the watermark was behind the clock when it last moved.",
                 snapshot.slice_lag_seconds,
             )
+        if snapshot.source is not None:
+            yield from source_families(snapshot.source)
         if snapshot.diagnosis is not None:
             yield from _tick_families(snapshot.diagnosis)
             yield from _graph_families(snapshot)
             yield from _finding_families(snapshot.findings)
 
 
-def _single(name: str, text: str, value: float) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", text)
-    family.add_metric([], value)
-    return family
-
-
-def _labelled(
-    name: str, text: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]
-) -> Metric:
-    family = GaugeMetricFamily(f"{PREFIX}_{name}", text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family
-
-
 def _incident_families(snapshot: Snapshot) -> Iterator[Metric]:
     if snapshot.incidents is not None:
-        yield _labelled(
+        yield labelled(
             "incidents",
             "Incidents that are not resolved, by state.",
             ["state"],
@@ -134,7 +123,7 @@ def _incident_families(snapshot: Snapshot) -> Iterator[Metric]:
             ],
         )
     if snapshot.outbox is not None:
-        yield _labelled(
+        yield labelled(
             "outbox_notifications",
             "Notifications that wait for their next attempt, or were given up.",
             ["notifier", "status"],
@@ -143,43 +132,43 @@ def _incident_families(snapshot: Snapshot) -> Iterator[Metric]:
 
 
 def _tick_families(diagnosis: Diagnosis) -> Iterator[Metric]:
-    yield _single(
+    yield single(
         "last_tick_timestamp_seconds",
         "Event time of the end of the newest slice judged.",
         diagnosis.at.timestamp(),
     )
-    yield _single("slice_rows", "Rows of the newest slice.", diagnosis.rows)
+    yield single("slice_rows", "Rows of the newest slice.", diagnosis.rows)
     if diagnosis.rows:
-        yield _single(
+        yield single(
             "first_attempt_success_ratio",
             "Share of the newest slice's rows without any failure.",
             diagnosis.clean_rows / diagnosis.rows,
         )
-    yield _labelled(
+    yield labelled(
         "slice_errors",
         "Failures in the newest slice.",
         ["outcome"],
         [([count.outcome], count.observed) for count in diagnosis.outcomes],
     )
-    yield _labelled(
+    yield labelled(
         "slice_expected_errors",
         "Failures the baseline expected in the newest slice.",
         ["outcome"],
         [([count.outcome], count.expected) for count in diagnosis.outcomes],
     )
-    yield _labelled(
+    yield labelled(
         "unexplained_ratio",
         "Share of an outcome's excess that no cause explains.",
         ["outcome"],
         [([outcome], share) for outcome, share in sorted(diagnosis.unexplained.items())],
     )
-    yield _single(
+    yield single(
         "learning", "1 while the history is too short to judge, else 0.", diagnosis.learning
     )
-    yield _single(
+    yield single(
         "data_gap", "1 when the newest slice is empty against habit, else 0.", diagnosis.gap
     )
-    yield _labelled(
+    yield labelled(
         "fit_status",
         "1 for how the newest fit ended, 0 for the other ways.",
         ["status"],
@@ -188,13 +177,13 @@ def _tick_families(diagnosis: Diagnosis) -> Iterator[Metric]:
             for status in dict.fromkeys((*FIT_STATUSES, diagnosis.fit_status))
         ],
     )
-    yield _single("fit_delta", "LEAST's bound on the cycles of the graph.", diagnosis.delta)
-    yield _single("last_fit_steps", "Optimiser steps of the newest fit.", diagnosis.fit_steps)
-    yield _single("graph_nodes", "Nodes of the graph.", diagnosis.nodes)
-    yield _single(
+    yield single("fit_delta", "LEAST's bound on the cycles of the graph.", diagnosis.delta)
+    yield single("last_fit_steps", "Optimiser steps of the newest fit.", diagnosis.fit_steps)
+    yield single("graph_nodes", "Nodes of the graph.", diagnosis.nodes)
+    yield single(
         "graph_rare_nodes", "Values too rare for a node of their own.", diagnosis.rare_nodes
     )
-    yield _single("graph_edges", "Edges of the graph.", len(diagnosis.edges))
+    yield single("graph_edges", "Edges of the graph.", len(diagnosis.edges))
 
 
 def _graph_families(snapshot: Snapshot) -> Iterator[Metric]:
@@ -207,7 +196,7 @@ def _graph_families(snapshot: Snapshot) -> Iterator[Metric]:
     outcomes = {
         count.outcome for count in (snapshot.diagnosis.outcomes if snapshot.diagnosis else ())
     }
-    yield _labelled(
+    yield labelled(
         "graph_node_strength",
         "Largest absolute weight of a shown edge at this node.",
         ["id", "title", "subtitle"],
@@ -216,7 +205,7 @@ def _graph_families(snapshot: Snapshot) -> Iterator[Metric]:
             for name, strength in sorted(strengths.items())
         ],
     )
-    yield _labelled(
+    yield labelled(
         "graph_edge_weight",
         "Weight of a learned edge; the strongest only.",
         ["id", "source", "target"],
@@ -250,6 +239,6 @@ def _finding_families(findings: Sequence[Finding]) -> Iterator[Metric]:
         "finding_expected_errors": ("Failures expected of it.", lambda f: f.expected),
     }
     for name, (text, value) in columns.items():
-        yield _labelled(
+        yield labelled(
             name, text, labels, [(key, value(f)) for key, f in zip(keys, findings, strict=True)]
         )

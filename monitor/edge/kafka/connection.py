@@ -1,0 +1,89 @@
+"""How we reach the brokers: addresses, encryption, signing in."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from monitor.config import KafkaSettings
+
+METADATA_AGE_MS = 10_000
+"""A partition that was added is noticed within this."""
+
+FETCH_BYTES = 16 << 20
+CONNECT_MS = 10_000
+REQUEST_MS = 15_000
+
+# What it has to say about every attempt to connect, our own state says once.
+logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+def connect(settings: KafkaSettings) -> KafkaConsumer:
+    """A consumer of nothing yet. It belongs to no group: positions come from the store.
+
+    Raises:
+        KafkaError: no broker can be reached, or it will not have us.
+    """
+    return KafkaConsumer(
+        **_client(settings),
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        allow_auto_create_topics=False,
+        max_poll_records=10_000,
+        fetch_max_bytes=FETCH_BYTES,
+        metadata_max_age_ms=METADATA_AGE_MS,
+        metrics_enabled=False,
+    )
+
+
+def connect_producer(settings: KafkaSettings) -> KafkaProducer:
+    """A producer that is told of success only when every replica has the record."""
+    return KafkaProducer(
+        **_client(settings),
+        acks="all",
+        linger_ms=5,
+        max_request_size=64 << 20,
+        max_block_ms=REQUEST_MS,
+        delivery_timeout_ms=2 * REQUEST_MS,
+        compression_type=None,
+        metrics_enabled=False,
+    )
+
+
+def connect_admin(settings: KafkaSettings) -> KafkaAdminClient:
+    """For showing the stored offsets in Kafka."""
+    return KafkaAdminClient(**_client(settings))
+
+
+def _client(settings: KafkaSettings) -> dict[str, Any]:
+    client: dict[str, Any] = {
+        "bootstrap_servers": list(settings.servers),
+        "client_id": "least-monitor",
+        "security_protocol": _protocol(settings),
+        "bootstrap_timeout_ms": CONNECT_MS,
+        "request_timeout_ms": REQUEST_MS,
+        "reconnect_backoff_max_ms": 5_000,
+    }
+    if settings.tls is not None:
+        context = ssl.create_default_context(cafile=settings.tls.ca_file)
+        if settings.tls.certificate_file:
+            context.load_cert_chain(settings.tls.certificate_file, settings.tls.key_file)
+        client["ssl_context"] = context
+    if settings.sasl is not None:
+        client |= {
+            "sasl_mechanism": settings.sasl.mechanism,
+            "sasl_plain_username": settings.sasl.user,
+            "sasl_plain_password": settings.sasl.password,
+        }
+    return client
+
+
+def _protocol(settings: KafkaSettings) -> str:
+    if settings.sasl is None:
+        return "PLAINTEXT" if settings.tls is None else "SSL"
+    return "SASL_PLAINTEXT" if settings.tls is None else "SASL_SSL"

@@ -1,0 +1,411 @@
+"""Topics as a source: records → batches with exact positions, watermarks and dead letters."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import structlog
+from kafka import TopicPartition
+
+from monitor.config import Config, KafkaSettings
+from monitor.domain import Batch, Events, Rejected, datetime64, utc
+from monitor.edge.json_records import Fault, RecordDecoder
+from monitor.edge.kafka.dead_letters import DeadLetters, Letter
+from monitor.edge.kafka.duplicates import Seen
+from monitor.edge.kafka.judge import Judge
+from monitor.edge.kafka.places import Place, Position, begin_at, holds_at, reached
+from monitor.edge.kafka.polling import AWAY_SECONDS, Piece, Poller
+from monitor.edge.kafka.sampling import newest_records
+from monitor.edge.readers import Rejects
+from monitor.edge.source import (
+    Flow,
+    PartitionStatus,
+    SourceAwayError,
+    SourceStatus,
+)
+from monitor.vocabulary import Vocabulary
+
+BATCH_RECORDS = 1 << 15
+"""Records handed over, and so committed, together."""
+
+PASS_SECONDS = 2.0
+"""A pass over a backlog ends after this, so that the daemon can stop."""
+
+WAIT_SECONDS = 0.5
+"""How long a pass waits for records that are known to be there."""
+
+AHEAD_SLICES = 2
+"""How far a partition may run ahead of the slowest in event time."""
+
+NOT_BAD = ("before_start", "duplicate", "lost")
+"""Reasons that say nothing about whether the stream is sound."""
+
+_log = structlog.get_logger("kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """Records on their way into a batch."""
+
+    pieces: list[Piece]
+    records: list[Any]
+    events: Events
+    """Those to take in."""
+    faults: list[Fault]
+    """By record; every record is an event or a fault."""
+    places: dict[TopicPartition, Place]
+    """Where all partitions stand behind them."""
+
+
+class KafkaSource:
+    """See `monitor.edge.source.Source`.
+
+    Args:
+        config: `source` is Kafka.
+        vocabulary: codes the values; it grows.
+        now: the clock.
+    """
+
+    def __init__(self, config: Config, vocabulary: Vocabulary, now: Callable[[], datetime]) -> None:
+        assert isinstance(config.source, KafkaSettings)
+        self._config, self._settings, self._now = config, config.source, now
+        self._window = config.settings.window
+        self._decoder = RecordDecoder(config, vocabulary, self._settings.event_id)
+        self._letters = DeadLetters(self._settings)
+        self._judge = Judge(self._settings.max_rejected_ratio)
+        self._poller: Poller | None = None
+        self._position = Position({})
+        self._handed: Mapping[str, object] | None = None
+        self._told: np.datetime64 | None = None
+        """The last `reached` that was handed over."""
+        self._active: dict[TopicPartition, float] = {}
+        """When records last came, monotonic."""
+        self._seen: Seen | None = None
+        self._held: _Taken | None = None
+        self._complaint = ""
+        """Why the source is paused."""
+        self._rechecked = 0.0
+        self._pass_until: dict[TopicPartition, int] = {}
+        """While paused records up to here are let through, the stream being sound behind them."""
+        self._lost: list[Rejected] = []
+
+    # -- the contract --------------------------------------------------------------------
+
+    def batches(self, after: Mapping[str, object] | None) -> Iterator[Batch]:
+        """See `Source`.
+
+        Raises:
+            SourceAwayError: no broker can be reached, or dead letters cannot be written.
+        """
+        poller = self._at(after)
+        if after is not None:
+            poller.committed({p: place.offset for p, place in self._position.places.items()})
+        deadline = time.monotonic() + PASS_SECONDS
+        while time.monotonic() < deadline:
+            self._begin(poller)
+            taken = self._held
+            if taken is None:
+                behind = self.status().flow is not Flow.READING
+                pieces = poller.take(BATCH_RECORDS, WAIT_SECONDS if behind else 0.0)
+                if not pieces:
+                    break
+                taken = self._decode(pieces)
+                if not taken.pieces:  # only ids were learned
+                    continue
+            batch = self._hand_over(taken)
+            if batch is None:
+                break
+            self._handed = batch.position
+            yield batch
+            poller.committed({p: place.offset for p, place in self._position.places.items()})
+        yield from self._idle(poller)
+        view = poller.view
+        if not view.connected and time.monotonic() - view.away_since > AWAY_SECONDS:
+            servers = ", ".join(self._settings.servers)
+            raise SourceAwayError(f"Kafka at {servers} cannot be read: {view.problem}")
+
+    def status(self) -> SourceStatus:
+        """See `Source`."""
+        poller = self._poller
+        if poller is None:
+            return SourceStatus(Flow.CATCHING_UP, "connecting to Kafka")
+        view, places = poller.view, dict(self._position.places)
+        holds, waiting = self._holds(poller, places), poller.waiting()
+        partitions = []
+        for one, place in sorted(places.items()):
+            at_end = view.fetched.get(one, -1) >= view.ends.get(one, 0)
+            lag = waiting[one] if at_end else max(view.ends.get(one, 0) - place.offset, 0)
+            newest = None if place.newest is None else utc(np.datetime64(place.newest, "us"))
+            partitions.append(
+                PartitionStatus(
+                    one.topic, one.partition, place.offset, lag, newest, one not in holds
+                )
+            )
+        flow, detail = self._flow(poller, sum(p.lag for p in partitions))
+        return SourceStatus(
+            flow,
+            detail,
+            tuple(partitions),
+            poller.read_bytes,
+            poller.buffered_bytes,
+            self._letters.counts,
+        )
+
+    def close(self) -> None:
+        """See `Source`."""
+        if self._poller is not None:
+            self._poller.close()
+            self._poller = None
+        self._letters.close()
+
+    # -- where we stand ------------------------------------------------------------------
+
+    def _flow(self, poller: Poller, lag: int) -> tuple[Flow, str]:
+        view = poller.view
+        if self._complaint:
+            return Flow.PAUSED, self._complaint
+        if not view.connected:
+            away = time.monotonic() - view.away_since > AWAY_SECONDS
+            return (Flow.AWAY, view.problem) if away else (Flow.CATCHING_UP, view.problem)
+        at_end = all(view.fetched.get(one, -1) >= end for one, end in view.ends.items())
+        if not view.ends or not at_end or poller.buffered_bytes:
+            return Flow.CATCHING_UP, f"{lag:,} records to go"
+        return Flow.READING, ""
+
+    def _at(self, after: Mapping[str, object] | None) -> Poller:
+        """The poller, reading on from `after`."""
+        if self._poller is not None and after == self._handed:
+            return self._poller
+        if self._poller is not None:  # a transaction failed, or the process only just began
+            self._poller.close()
+        position = Position.from_json(after, self._settings.topics)
+        since = begin_at(self._settings, self._window.slice_length, self._now())
+        if position.places:
+            since = None
+        elif since is not None:
+            position = Position({}, int(datetime64(since).astype(np.int64)))
+        remember = 0
+        self._seen = None
+        if self._settings.event_id is not None:
+            remember = int(self._settings.duplicates_within / timedelta(milliseconds=1))
+            self._seen = Seen(remember)
+        self._position, self._handed, self._told = position, after, None
+        self._active, self._held, self._complaint = {}, None, ""
+        self._pass_until = {}
+        self._judge.forget()
+        self._poller = Poller(self._settings, position, since, remember)
+        return self._poller
+
+    def _begin(self, poller: Poller) -> None:
+        """Take note of partitions that are new, and of records that are gone."""
+        fresh = poller.began()
+        if fresh:
+            self._position = replace(self._position, places={**fresh, **self._position.places})
+        for gone in poller.lost():
+            where = f"{gone.partition.topic}[{gone.partition.partition}]@{gone.first}"
+            detail = "deleted before they were read; lengthen the topic's retention"
+            self._lost.append(Rejected("lost", where, detail, gone.count))
+            places = dict(self._position.places)
+            before = places.get(gone.partition, Place(0))
+            places[gone.partition] = replace(before, offset=gone.first + gone.count)
+            self._position = replace(self._position, places=places)
+
+    def _holds(
+        self, poller: Poller, places: Mapping[TopicPartition, Place]
+    ) -> dict[TopicPartition, int | None]:
+        """Partitions that the watermark waits for, and the event time each holds it at."""
+        view, waiting = poller.view, poller.waiting()
+        now, clock = self._now(), time.monotonic()
+        holds = {}
+        for one, place in places.items():
+            at_end = (
+                view.connected
+                and view.fetched.get(one, -1) >= view.ends.get(one, 0)
+                and not waiting[one]
+            )
+            silent = timedelta(seconds=min(clock - self._active.get(one, -1e9), 1e9))
+            holding, at = holds_at(place, at_end, silent, self._settings.idle_after, now)
+            if holding:
+                holds[one] = at
+        return holds
+
+    def _reach(self, poller: Poller, places: Mapping[TopicPartition, Place]) -> np.datetime64:
+        """Event time that all partitions have reached; it never goes back."""
+        before = np.datetime64("NaT", "us") if self._told is None else self._told
+        if not poller.view.ends.keys() <= places.keys():
+            return before  # a new partition has yet to be taken note of
+        newest = {one: place.newest for one, place in places.items()}
+        now = reached(self._holds(poller, places).values(), newest.values())
+        if np.isnat(now):
+            return before
+        # Reading on far ahead of the slowest would only fill memory with open slices.
+        limit = int(now.astype(np.int64)) + int(
+            AHEAD_SLICES * self._window.slice_length / timedelta(microseconds=1)
+        )
+        poller.hold(one for one, at in newest.items() if at is not None and at > limit)
+        return now if np.isnat(before) else max(now, before)
+
+    # -- records → batch -----------------------------------------------------------------
+
+    def _decode(self, pieces: list[Piece]) -> _Taken:
+        """Sort records into events and faults, and see how far they take every partition."""
+        if self._seen is not None:
+            pieces = self._remember(pieces, self._seen)
+        records = [record for piece in pieces for record in piece.records]
+        decoded = self._decoder.decode([record.value for record in records])
+        at, rows, faults = decoded.events.at, decoded.rows, list(decoded.faults)
+        keep = self._timely(at, rows, faults)
+        if self._seen is not None and decoded.ids is not None:
+            stamps = [records[row].timestamp for row in rows.tolist()]
+            ids = [one if k else None for one, k in zip(decoded.ids, keep.tolist(), strict=True)]
+            fresh = np.array(self._seen.fresh(ids, stamps), bool)
+            for row in rows[keep & ~fresh].tolist():
+                faults.append(Fault(row, "duplicate", "an event with this id has come before"))
+            keep &= fresh
+        places = dict(self._position.places)
+        first = 0
+        for piece in pieces:
+            last = first + len(piece.records)
+            begin, end = np.searchsorted(rows, (first, last))
+            times = at[begin:end][keep[begin:end]]
+            before = places.get(piece.partition, Place(0))
+            newest = before.newest
+            if len(times):
+                newest = max(int(times.max().astype(np.int64)), newest or 0)
+            final = piece.records[-1]
+            places[piece.partition] = Place(final.offset + 1, newest, final.timestamp)
+            first = last
+        if self._seen is not None:
+            self._seen.forget({one: place.stamp for one, place in places.items()})
+        events = decoded.events if keep.all() else decoded.events.take(keep)
+        return _Taken(pieces, records, events, faults, places)
+
+    def _remember(self, pieces: list[Piece], seen: Seen) -> list[Piece]:
+        """Learn the ids of records that were taken in before a restart; the others remain."""
+        for piece in pieces:
+            if piece.again:
+                decoded = self._decoder.decode([record.value for record in piece.records])
+                stamps = [piece.records[row].timestamp for row in decoded.rows.tolist()]
+                seen.fresh(decoded.ids or (), stamps)
+        return [piece for piece in pieces if not piece.again]
+
+    def _timely(self, at: np.ndarray, rows: np.ndarray, faults: list[Fault]) -> np.ndarray:
+        """Which events lie between the beginning of the reading and the bound of the future."""
+        limit = datetime64(self._now() + self._window.max_future)
+        future = at > limit
+        detail = "stamped later than now; check the clock that wrote it"
+        faults += [Fault(row, "future", detail) for row in rows[future].tolist()]
+        keep: np.ndarray = ~future
+        if self._position.since is not None:
+            early = at < np.datetime64(self._position.since, "us")
+            detail = "older than `source.start`: its slice was not read from the beginning"
+            faults += [Fault(row, "before_start", detail) for row in rows[early].tolist()]
+            keep &= ~early
+        return keep
+
+    def _hand_over(self, taken: _Taken) -> Batch | None:
+        """The batch of these records; None while they are too bad to be taken in."""
+        if not self._may_pass(taken):
+            self._held = taken
+            return None
+        bad = [fault for fault in taken.faults if fault.reason not in NOT_BAD]
+        try:
+            self._letters.write(
+                Letter(taken.records[fault.row], fault.reason, fault.detail) for fault in bad
+            )
+        except SourceAwayError:
+            self._held = taken
+            raise
+        self._held = None
+        now = time.monotonic()
+        self._active |= {piece.partition: now for piece in taken.pieces}
+        self._position = replace(self._position, places={**self._position.places, **taken.places})
+        assert self._poller is not None
+        self._told = self._reach(self._poller, self._position.places)
+        rejected = (*self._rejected(taken), *self._lost)
+        self._lost = []
+        return Batch(taken.events, self._position.to_json(), rejected, self._told)
+
+    def _rejected(self, taken: _Taken) -> tuple[Rejected, ...]:
+        tally = Rejects()
+        for fault in taken.faults:
+            record = taken.records[fault.row]
+            where = f"{record.topic}[{record.partition}]@{record.offset}"
+            tally.add(fault.reason, where, fault.detail, record.value or b"")
+        return tally.listed()
+
+    def _idle(self, poller: Poller) -> Iterator[Batch]:
+        """Nothing came, but time went by: partitions fell idle, or records are gone."""
+        self._begin(poller)
+        places = self._position.places
+        if self._held is not None or not places:
+            return
+        now = self._reach(poller, places)
+        moved = not np.isnat(now) and (
+            self._told is None or np.isnat(self._told) or now > self._told
+        )
+        if not moved and not self._lost:
+            return
+        self._told = now
+        rejected, self._lost = tuple(self._lost), []
+        batch = Batch(self._decoder.nothing(), self._position.to_json(), rejected, now)
+        self._handed = batch.position
+        yield batch
+
+    # -- is it still the right stream? -----------------------------------------------------
+
+    def _may_pass(self, taken: _Taken) -> bool:
+        if self._pass_until:
+            places = taken.places
+            if all(places.get(o, Place(0)).offset >= end for o, end in self._pass_until.items()):
+                self._pass_until = {}
+                self._judge.forget()
+            return True
+        if not self._complaint:
+            reasons = Counter(f.reason for f in taken.faults if f.reason not in NOT_BAD)
+            records = len(taken.records)
+            complaint = self._judge.too_bad(records, reasons)
+            if not complaint:
+                return True
+            self._complaint = complaint + self._example(taken)
+            self._rechecked = time.monotonic()
+            _log.error(
+                "paused: too many records cannot be understood. Nothing is taken in until the "
+                "newest records are sound again; if the configuration is wrong, mend it and "
+                "restart: no record is skipped",
+                detail=self._complaint, limit=self._settings.max_rejected_ratio,
+            )  # fmt: skip
+            return False
+        if time.monotonic() - self._rechecked < self._settings.recheck.total_seconds():
+            return False
+        self._rechecked = time.monotonic()
+        return self._recheck()
+
+    def _example(self, taken: _Taken) -> str:
+        for fault in taken.faults:
+            if fault.reason not in NOT_BAD:
+                record = taken.records[fault.row]
+                place = f"{record.topic}[{record.partition}]@{record.offset}"
+                return f"; for example {place}: {fault.detail}"
+        return ""
+
+    def _recheck(self) -> bool:
+        """Look at the newest records of the topics, far behind those that wait."""
+        records, ends = newest_records(self._settings)
+        trial = RecordDecoder(self._config, Vocabulary(self._config.settings.schema))
+        decoded = trial.decode([record.value for record in records])
+        limit = datetime64(self._now() + self._window.max_future)
+        bad = len(decoded.faults) + int((decoded.events.at > limit).sum())
+        if not self._judge.recovered(len(records), bad):
+            _log.warning("still paused", newest=len(records), bad=bad)
+            return False
+        _log.warning("going on: the newest records are sound again", newest=len(records), bad=bad)
+        self._complaint, self._pass_until = "", ends
+        self._judge.forget()
+        return True
