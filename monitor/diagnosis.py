@@ -141,7 +141,6 @@ class Monitor:
             self.incidents,
             findings,
             at,
-            settings.window.slice_length,
             settings.incidents,
             gap=gap,
             memory=settings.window.length,

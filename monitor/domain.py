@@ -182,12 +182,32 @@ class State(Enum):
     RESOLVED = "resolved"
 
 
+class Severity(Enum):
+    """How much an incident hurts; `IncidentSettings` says from when on."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def rank(self) -> int:
+        """Greater is worse.
+
+        >>> Severity.CRITICAL.rank > Severity.WARNING.rank > Severity.INFO.rank
+        True
+        """
+        return tuple(Severity).index(self)
+
+
 class Change(Enum):
     """Why an incident is news."""
 
     OPENED = "opened"
     WORSENED = "worsened"
+    """The excess has grown much, or the severity has risen."""
     REFINED = "refined"
+    MERGED = "merged"
+    """Another incident turned out to be the same story: this one ends in it."""
     RESOLVED = "resolved"
     UNCHANGED = "unchanged"
 
@@ -213,6 +233,13 @@ class Incident:
     """Observed less expected, when people last heard of it."""
     causes: tuple[Cause, ...] = ()
     """Every cause it was known by, in order; refinement appends."""
+    severity: Severity = Severity.INFO
+    """The highest it has reached."""
+    quiet_ticks: int = 0
+    """Ticks with data, one after the other, that did not see it. A gap in the data counts for
+    nothing: it is unknown, not healthy."""
+    merged_into: str | None = None
+    """Id of the incident that goes on with its story."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +370,12 @@ class IncidentSettings:
     """Ticks unseen before it is resolved."""
     worsen_factor: float = 2.0
     """Growth of the excess, since people last heard of it, that is news."""
+    warning_failures: float = 30.0
+    """Failures beyond the expected, in the horizon judged, from which on it is a warning."""
+    warning_rate: float = 0.1
+    """Share of rows failing that makes a warning already at a tenth of those failures."""
+    critical_failures: float = 300.0
+    critical_rate: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)

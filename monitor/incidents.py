@@ -13,6 +13,7 @@ from monitor.domain import (
     Incident,
     IncidentSettings,
     Notification,
+    Severity,
     State,
 )
 
@@ -23,11 +24,31 @@ def identity(finding: Finding, at: datetime) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+_HIGH_RATE_SHARE = 0.1
+"""Of the failures of a severity; so many suffice where most rows fail."""
+
+
+def severity(finding: Finding, settings: IncidentSettings) -> Severity:
+    """How much a finding hurts: by the failures beyond the expected, or by the share failing.
+
+    A high share alone is not enough: five bookings that all fail are no catastrophe.
+    """
+    excess = finding.observed - finding.expected
+    for level, failures, rate in (
+        (Severity.CRITICAL, settings.critical_failures, settings.critical_rate),
+        (Severity.WARNING, settings.warning_failures, settings.warning_rate),
+    ):
+        if excess >= failures or (
+            finding.rate_now >= rate and excess >= _HIGH_RATE_SHARE * failures
+        ):
+            return level
+    return Severity.INFO
+
+
 def track(
     known: Iterable[Incident],
     findings: Iterable[Finding],
     at: datetime,
-    slice_length: timedelta,
     settings: IncidentSettings,
     *,
     gap: bool = False,
@@ -39,7 +60,6 @@ def track(
         known: incidents that are open, or resolved less than `memory` ago.
         findings: of one tick, every method and outcome.
         at: end of the newest slice.
-        slice_length: one tick.
         settings: hysteresis.
         gap: the newest slice is missing; nothing is resolved on no data.
         memory: how long a resolved incident still claims its cause's old rows.
@@ -58,6 +78,7 @@ def track(
             incident = Incident(
                 identity(finding, at), State.OPEN, at, at, at, finding, finding,
                 told_excess=finding.observed - finding.expected, causes=(finding.cause,),
+                severity=severity(finding, settings),
             )  # fmt: skip
             incidents.append(incident)
             news.append(Notification(incident, Change.OPENED, at))
@@ -71,15 +92,52 @@ def track(
         if change is not Change.UNCHANGED:
             news.append(Notification(incidents[index], change, at))
     if not gap:
-        patience = settings.resolve_after * slice_length
-        for index, incident in enumerate(incidents):
-            if incident.state is not State.RESOLVED and at - incident.last_seen_at >= patience:
-                incidents[index] = replace(
-                    incident, state=State.RESOLVED, resolved_at=at, updated_at=at
-                )
-                news.append(Notification(incidents[index], Change.RESOLVED, at))
+        news += _age(incidents, at, settings)
     kept = tuple(i for i in incidents if i.resolved_at is None or at - i.resolved_at < memory)
     return kept, tuple(news)
+
+
+def _age(incidents: list[Incident], at: datetime, settings: IncidentSettings) -> list[Notification]:
+    """What the tick did not see: one tick nearer its end, or part of a story that was seen."""
+    news = []
+    for index, incident in enumerate(incidents):
+        if incident.state is State.RESOLVED or incident.last_seen_at == at:
+            continue
+        heir = _heir(incident, incidents, at)
+        if heir is not None:
+            incidents[index] = replace(
+                incident,
+                state=State.RESOLVED,
+                resolved_at=at,
+                updated_at=at,
+                merged_into=incidents[heir].id,
+            )
+            more = (c for c in incident.causes if c not in incidents[heir].causes)
+            incidents[heir] = replace(incidents[heir], causes=(*incidents[heir].causes, *more))
+            news.append(Notification(incidents[index], Change.MERGED, at))
+            continue
+        # Ticks are counted, not hours: a gap in the data proves nothing.
+        incidents[index] = replace(incident, quiet_ticks=incident.quiet_ticks + 1)
+        if incidents[index].quiet_ticks >= settings.resolve_after:
+            incidents[index] = replace(
+                incidents[index], state=State.RESOLVED, resolved_at=at, updated_at=at
+            )
+            news.append(Notification(incidents[index], Change.RESOLVED, at))
+    return news
+
+
+def _heir(incident: Incident, incidents: list[Incident], at: datetime) -> int | None:
+    """The incident, seen in this tick, that tells this one's story more generally or exactly."""
+    heirs = [
+        (index, other)
+        for index, other in enumerate(incidents)
+        if other.last_seen_at == at
+        and other.state is not State.RESOLVED
+        and other.finding.outcome == incident.finding.outcome
+        and other.finding.method == incident.finding.method
+        and _nested(other.latest, incident)
+    ]
+    return max(heirs, key=lambda pair: pair[1].latest.score, default=(None, None))[0]
 
 
 def _belongs(finding: Finding, incidents: list[Incident], seen: set[str]) -> int | None:
@@ -94,6 +152,7 @@ def _belongs(finding: Finding, incidents: list[Incident], seen: set[str]) -> int
         if incident.finding.outcome == finding.outcome
         and incident.finding.method == finding.method
         and (incident.resolved_at is None or finding.began < incident.resolved_at)
+        and incident.merged_into is None  # its causes are its heir's now
     ]
     for exact in (True, False):
         for index, incident in sorted(same, key=lambda pair: pair[1].state is State.RESOLVED):
@@ -123,6 +182,9 @@ def _update(
         change = Change.REFINED
     worsened, told = incident.worsened_at, incident.told_excess
     excess = finding.observed - finding.expected
+    hurts = max(incident.severity, severity(finding, settings), key=lambda s: s.rank)
+    if finding.fresh and hurts is not incident.severity:
+        change = Change.WORSENED
     if finding.fresh and excess >= settings.worsen_factor * max(told, 1.0):
         change = Change.WORSENED
         worsened, told = (*worsened, at), excess
@@ -136,6 +198,8 @@ def _update(
             worsened_at=worsened,
             told_excess=told,
             causes=causes,
+            severity=hurts,
+            quiet_ticks=0,
         ),
         change,
     )

@@ -59,7 +59,7 @@ def _show(
     )
     until = incident.resolved_at or incident.last_seen_at
     facts = [
-        ("incident", f"{incident.id}, {incident.state.value}"),
+        ("incident", f"{incident.id}, {incident.state.value}, {incident.severity.value}"),
         ("began", time_text(finding.began, zone)),
         (
             "opened",
@@ -69,6 +69,8 @@ def _show(
         ),
         ("method", finding.method.value),
     ]
+    if incident.merged_into:
+        facts.append(("goes on as", incident.merged_into))
     if finding.codes:
         facts.append(("error codes", ", ".join(finding.codes)))
     if label is not None:

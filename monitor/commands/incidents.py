@@ -86,13 +86,14 @@ def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from monitor.domain import State
+    from monitor.domain import Severity, State
     from monitor.edge.wording import cause_text, duration, number
 
     styles = {State.OPEN: "bold red", State.ACKNOWLEDGED: "yellow", State.RESOLVED: "green"}
+    hurts = {Severity.INFO: "dim", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
     table = Table(box=box.SIMPLE_HEAD)
     opened = f"opened ({found[0].opened_at.astimezone(zone):%Z})"
-    for name in ("id", "state", opened, "lasted", "what fails"):
+    for name in ("id", "state", "severity", opened, "lasted", "what fails"):
         table.add_column(name, no_wrap=True)
     table.add_column("cause")
     for name in ("failed", "expected", "score"):
@@ -104,6 +105,7 @@ def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
         table.add_row(
             incident.id[:8],
             Text(incident.state.value, styles[incident.state]),
+            Text(incident.severity.value, hurts[incident.severity]),
             f"{incident.opened_at.astimezone(zone):%Y-%m-%d %H:%M}",
             duration(ended - incident.opened_at),
             Text(finding.outcome),

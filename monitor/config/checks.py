@@ -58,7 +58,7 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
             window=window,
             learner=LearnerSettings(**document.learner.model_dump()),
             detection=detection,
-            incidents=IncidentSettings(**dict(document.incidents)),
+            incidents=_incidents(document, complaints),
             seed=document.seed,
         ),
         time=time,
@@ -245,6 +245,22 @@ def _detection(
     return DetectionSettings(
         **dict(section) | {"horizons": horizons, "compare": tuple(dict.fromkeys(section.compare))}
     )
+
+
+def _incidents(document: Document, complaints: Complaints) -> IncidentSettings:
+    settings = IncidentSettings(**dict(document.incidents))
+    for what in ("failures", "rate"):
+        critical, warning = (
+            getattr(settings, f"critical_{what}"),
+            getattr(settings, f"warning_{what}"),
+        )
+        if critical < warning:
+            complaints.add(
+                ("incidents", f"critical_{what}"),
+                f"{critical:g} is below `warning_{what}`, {warning:g}",
+                "critical would come before the warning: raise this or lower that",
+            )
+    return settings
 
 
 def _store(section: StoreSection, base: Path, complaints: Complaints) -> StoreSettings:

@@ -250,6 +250,25 @@ class IncidentsSection(Section):
     worsen_factor: float = Field(
         default=_incidents.worsen_factor, gt=1, description="Growth of the excess that is news."
     )
+    warning_failures: float = Field(
+        default=_incidents.warning_failures,
+        gt=0,
+        description="Failures beyond the expected, in the horizon judged, that make a `warning`; "
+        "below it is `info`.",
+    )
+    warning_rate: float = Field(
+        default=_incidents.warning_rate,
+        gt=0,
+        le=1,
+        description="Share of the cause's rows failing that makes a `warning` already at a tenth "
+        "of `warning_failures`.",
+    )
+    critical_failures: float = Field(
+        default=_incidents.critical_failures, gt=0, description="The same for `critical`."
+    )
+    critical_rate: float = Field(
+        default=_incidents.critical_rate, gt=0, le=1, description="The same for `critical`."
+    )
 
 
 class StoreSection(Section):

@@ -25,6 +25,7 @@ from monitor.domain import (
     Method,
     Notification,
     OutcomeCount,
+    Severity,
     State,
 )
 
@@ -145,6 +146,9 @@ def incident_document(incident: Incident) -> Document:
         "worsened_at": [time_text(at) for at in incident.worsened_at],
         "told_excess": _number(incident.told_excess),
         "causes": [cause.to_json() for cause in incident.causes],
+        "severity": incident.severity.value,
+        "quiet_ticks": incident.quiet_ticks,
+        "merged_into": incident.merged_into,
         "finding": finding_document(incident.finding),
         "latest": finding_document(incident.latest),
     }
@@ -163,6 +167,10 @@ def incident_from(document: Mapping[str, Any]) -> Incident:
         worsened_at=tuple(time_from(at) for at in document["worsened_at"]),
         told_excess=float(document.get("told_excess", 0.0)),
         causes=tuple(Cause.from_json(cause) for cause in document["causes"]),
+        # Not in documents of the first days.
+        severity=Severity(document.get("severity", "info")),
+        quiet_ticks=document.get("quiet_ticks", 0),
+        merged_into=document.get("merged_into"),
         finding=finding_from(document["finding"]),
         latest=finding_from(document["latest"]),
     )
@@ -190,6 +198,7 @@ def incident_summary(incident: Incident) -> Document:
         "outcome": finding.outcome,
         "cause": finding.cause.to_json(),
         "path": list(finding.path),
+        "severity": incident.severity.value,
         "opened_at": time_text(incident.opened_at),
         "worsened_at": [time_text(at) for at in incident.worsened_at],
         "resolved_at": _maybe_time(incident.resolved_at),

@@ -243,6 +243,7 @@ def test_people_read_what_matters_first() -> None:
     assert headline(OPENED) == "reserve is failing: airline AC"
     assert plain_text(OPENED, "http://console/incidents/a1b2").splitlines() == [
         "reserve is failing: airline AC",
+        "  severity  info",
         "  since     2026-03-01 11:30 UTC",
         "  failures  440 of 2,100 in 1 h, 23.2 expected",
         "  rate      1.1 % before, 21 % now",

@@ -15,6 +15,7 @@ from monitor.domain import (
     IncidentSettings,
     Method,
     Notification,
+    Severity,
     State,
 )
 from monitor.incidents import identity, track
@@ -60,7 +61,7 @@ class Story:
         ]
 
     def news(self, *findings: Finding, gap: bool = False) -> tuple[Notification, ...]:
-        self.incidents, news = track(self.incidents, findings, self.at, TICK, SETTINGS, gap=gap)
+        self.incidents, news = track(self.incidents, findings, self.at, SETTINGS, gap=gap)
         self.at += TICK
         return news
 
@@ -195,7 +196,85 @@ def test_a_gap_resolves_nothing() -> None:
     story.tick(finding())
     assert [story.tick(gap=True) for _ in range(20)] == [[]] * 20
     assert story.incidents[0].state is State.OPEN
+    # After six or ten hours of nothing, one healthy tick is one healthy tick.
+    assert [story.tick() for _ in range(3)] == [[]] * 3
     assert story.tick() == [("resolved", "airline=AC")]
+
+
+def test_a_cause_seen_again_after_a_gap_is_the_same_incident() -> None:
+    story = Story()
+    story.tick(finding())
+    for _ in range(12):
+        assert story.tick(gap=True) == []
+    assert story.tick() == []
+    assert story.tick(finding()) == []
+    assert [story.tick() for _ in range(4)][-1] == [("resolved", "airline=AC")]
+    assert len(story.incidents) == 1
+
+
+def test_a_cause_that_is_on_and_off_every_tick_for_a_day_is_told_twice_at_most() -> None:
+    story = Story()
+    news = [change for i in range(48) for change in story.tick(*[finding()] * (i % 2 == 0))]
+    news += [change for _ in range(8) for change in story.tick()]
+    assert news == [("opened", "airline=AC"), ("resolved", "airline=AC")]
+
+
+def test_a_wider_cause_takes_in_the_narrower_incidents_that_it_explains() -> None:
+    story = Story()
+    sel = Cause.of(airline="AC", office="SEL")
+    story.tick(finding(AC_BKK, score=20.0), finding(sel, score=15.0))
+    assert len(story.incidents) == 2
+    # Now it is known to be the whole airline: BKK's incident goes on as the airline's, and
+    # SEL's does not "work again".
+    changes = story.tick(finding(AC, score=40.0))
+    assert changes == [("refined", "airline=AC"), ("merged", str(sel))]
+    first, second = story.incidents
+    assert (first.state, second.state, second.merged_into) == (State.OPEN, State.RESOLVED, first.id)
+    # What was known under the narrower name belongs to the heir from now on.
+    assert story.tick(finding(sel, score=41.0)) == [("refined", str(sel))]
+    assert [i.id for i in story.incidents if i.state is State.OPEN] == [first.id]
+
+
+def test_a_too_general_incident_ends_in_the_exact_one() -> None:
+    story = Story()
+    story.tick(finding(AC_BKK, score=20.0))
+    exact = story.incidents[0]
+    story.tick(finding(AC_BKK, score=20.0), finding(AC, score=12.0))
+    general = next(i for i in story.incidents if i.id != exact.id)
+    assert general.finding.cause == AC
+    assert story.tick(finding(AC_BKK, score=20.0)) == [("merged", "airline=AC")]
+    (general,) = (i for i in story.incidents if i.id == general.id)
+    assert (general.state, general.merged_into) == (State.RESOLVED, exact.id)
+
+
+@pytest.mark.parametrize(
+    ("observed", "rows", "severity"),
+    [
+        (6, 6, "info"),  # all fail, but there are few of them
+        (33, 2000, "info"),
+        (34, 2000, "warning"),
+        (9, 80, "warning"),
+        (80, 100, "critical"),
+        (305, 20000, "critical"),
+    ],
+)
+def test_severity_goes_by_failures_and_by_the_share_failing(
+    observed: int, rows: int, severity: str
+) -> None:
+    story = Story()
+    story.tick(finding(observed=observed, rows=rows, rate_now=observed / rows, expected=4))
+    assert story.incidents[0].severity.value == severity
+
+
+def test_a_higher_severity_is_news_once_and_never_falls() -> None:
+    story = Story()
+    story.tick(finding(observed=200, rows=5000, rate_now=0.04, expected=0))
+    assert story.incidents[0].severity is Severity.WARNING
+    rises = finding(observed=310, rows=5000, rate_now=0.06, expected=0)
+    assert story.tick(rises) == [("worsened", "airline=AC")]
+    assert story.tick(finding(observed=250, expected=0)) == []
+    assert story.tick(rises) == []
+    assert story.incidents[0].severity is Severity.CRITICAL
 
 
 def test_old_rows_of_a_resolved_incident_do_not_reopen_it() -> None:

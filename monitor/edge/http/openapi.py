@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from monitor import __version__
-from monitor.domain import Change, Method, State
+from monitor.domain import Change, Method, Severity, State
 from monitor.edge.store import Verdict
 
 Schema = dict[str, Any]
@@ -35,7 +35,9 @@ def _maybe(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _words(kind: type[State] | type[Method] | type[Change] | type[Verdict]) -> Schema:
+def _words(
+    kind: type[State] | type[Severity] | type[Method] | type[Change] | type[Verdict],
+) -> Schema:
     return {"type": "string", "enum": [member.value for member in kind]}
 
 
@@ -92,6 +94,15 @@ _HISTORY = _object(
 for _schema in (_INCIDENT, _HISTORY):
     _schema["properties"]["told_excess"] = _ref("Number") | {
         "description": "Observed less expected, when people last heard of it."
+    }
+    _schema["properties"]["severity"] = _words(Severity) | {
+        "description": "The highest it has reached."
+    }
+    _schema["properties"]["quiet_ticks"] = _COUNT | {
+        "description": "Ticks with data, in a row, that did not see it."
+    }
+    _schema["properties"]["merged_into"] = _maybe(_TEXT) | {
+        "description": "The incident that goes on with its story."
     }
 
 _TICK = _object(

@@ -11,6 +11,7 @@ _HEADLINES = {
     Change.OPENED: "{outcome} is failing: {cause}",
     Change.WORSENED: "{outcome} is getting worse: {cause}",
     Change.REFINED: "{outcome} is failing, and more is known of why: {cause}",
+    Change.MERGED: "{outcome}, {cause}: goes on as another incident",
     Change.RESOLVED: "{outcome} works again: {cause}",
     Change.UNCHANGED: "{outcome} is still failing: {cause}",
 }
@@ -30,10 +31,11 @@ def details(notification: Notification) -> Sequence[tuple[str, str]]:
     """The facts as (name, value), in the order in which they are wanted."""
     incident = notification.incident
     # A resolved incident is told by its worst hour; otherwise by what happens now.
-    resolved = notification.change is Change.RESOLVED
+    resolved = notification.change in (Change.RESOLVED, Change.MERGED)
     finding = incident.finding if resolved else incident.latest
     expected = "expected" if finding.method is Method.EXCESS else "the day before"
     facts = [
+        ("severity", incident.severity.value),
         ("since", time_text(finding.began)),
         (
             "failures",
@@ -51,6 +53,8 @@ def details(notification: Notification) -> Sequence[tuple[str, str]]:
     named = {value for _, values in finding.cause.selector for value in values}
     if codes := [code for code in finding.codes if code not in named]:
         facts.append(("codes", ", ".join(codes)))
+    if incident.merged_into:
+        facts.append(("goes on as", incident.merged_into))
     if resolved:
         lasted = (incident.resolved_at or notification.at) - incident.opened_at
         facts.append(("lasted", duration(lasted)))

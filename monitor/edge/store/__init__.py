@@ -258,10 +258,12 @@ def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[
         kinds += ("reopened",)
     if len(incoming.worsened_at) > len(stored.worsened_at):
         kinds += ("worsened",)
+    if incoming.severity.rank > stored.severity.rank:
+        kinds += (f"severity_{incoming.severity.value}",)
     if len(incoming.causes) > len(stored.causes):
         kinds += ("refined",)
     if stored.state is not State.RESOLVED and incoming.state is State.RESOLVED:
-        kinds += ("resolved",)
+        kinds += (f"merged_into_{incoming.merged_into}" if incoming.merged_into else "resolved",)
     return incoming, kinds
 
 
