@@ -14,6 +14,7 @@ METADATA_AGE_MS = 10_000
 """A partition that was added is noticed within this."""
 
 FETCH_BYTES = 16 << 20
+POLL_RECORDS = 10_000
 CONNECT_MS = 10_000
 REQUEST_MS = 15_000
 
@@ -34,7 +35,7 @@ def connect(settings: KafkaSettings) -> KafkaConsumer:
         auto_offset_reset="none",
         isolation_level="read_committed",
         allow_auto_create_topics=False,
-        max_poll_records=10_000,
+        max_poll_records=POLL_RECORDS,
         fetch_max_bytes=FETCH_BYTES,
         metadata_max_age_ms=METADATA_AGE_MS,
         metrics_enabled=False,

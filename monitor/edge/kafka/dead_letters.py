@@ -39,7 +39,16 @@ class Letter:
             "offset": str(record.offset),
             "timestamp": str(record.timestamp),
         }
+        if record.value is None:
+            ours["value"] = "null"
         return [*record.headers, *((PREFIX + name, text.encode()) for name, text in ours.items())]
+
+    @property
+    def value(self) -> bytes | None:
+        """That of the record; empty where it has neither value nor key, which cannot be sent."""
+        value, key = self.record.value, self.record.key
+        found: bytes | None = b"" if value is None and key is None else value
+        return found
 
 
 class DeadLetters:
@@ -74,7 +83,7 @@ class DeadLetters:
                 self._producer = connect_producer(self._settings)
             sent = [
                 self._producer.send(
-                    topic, letter.record.value, key=letter.record.key, headers=letter.headers
+                    topic, letter.value, key=letter.record.key, headers=letter.headers
                 )
                 for letter in letters
             ]

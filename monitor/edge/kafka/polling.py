@@ -27,6 +27,9 @@ RECORD_OVERHEAD_BYTES = 900
 CHECK_SECONDS = 2.0
 """Between two looks at the ends of the partitions."""
 
+ANSWER_MS = 3_000
+"""A broker that takes longer to say where a partition ends is away."""
+
 SHOW_SECONDS = 10.0
 """Between two times that the offsets are shown in Kafka."""
 
@@ -61,8 +64,8 @@ class View:
     connected: bool = False
     problem: str = "connecting"
     """Why it is not connected."""
-    away_since: float = field(default_factory=time.monotonic)
-    """Monotonic; when the brokers were last heard of, if not connected."""
+    heard: float = field(default_factory=time.monotonic)
+    """Monotonic; when the brokers last answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +209,7 @@ class Poller:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         if self.view.connected or self.view.problem == "connecting":
             _log.warning("no connection to Kafka", servers=self._settings.servers, error=text)
-            since = time.monotonic()
-        else:
-            since = self.view.away_since
-        self.view = View(self.view.ends, self.view.fetched, False, text, since)
+        self.view = View(self.view.ends, self.view.fetched, False, text, self.view.heard)
 
     def _poll(self, consumer: KafkaConsumer) -> None:
         checked = shown = time.monotonic()
@@ -292,8 +292,8 @@ class Poller:
         fresh: list[TopicPartition],
     ) -> dict[TopicPartition, int]:
         """Where to fetch every partition from."""
-        first = consumer.beginning_offsets(partitions)
-        end = consumer.end_offsets(partitions)
+        first = consumer.beginning_offsets(partitions, timeout_ms=ANSWER_MS)
+        end = consumer.end_offsets(partitions, timeout_ms=ANSWER_MS)
         wanted = {one: self._next[one] for one in partitions if one in self._next}
         places: dict[TopicPartition, Place] = {}
         by_rule = [one for one in fresh if one not in self._stored]
@@ -383,7 +383,7 @@ class Poller:
 
     def _look(self, consumer: KafkaConsumer) -> None:
         partitions = sorted(self._next)
-        ends = consumer.end_offsets(partitions)
+        ends = consumer.end_offsets(partitions, timeout_ms=ANSWER_MS)
         # Behind the last record there may be marks of transactions, which are never handed over.
         fetched = {one: consumer.position(one, timeout_ms=1000) or 0 for one in partitions}
         if not self.view.connected:

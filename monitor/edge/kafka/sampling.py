@@ -19,9 +19,13 @@ _SECONDS = 15.0
 
 
 def newest_records(
-    settings: KafkaSettings, records: int = SAMPLE_RECORDS
+    settings: KafkaSettings, records: int | None = None
 ) -> tuple[list[Any], dict[TopicPartition, int]]:
     """About `records` of the newest ones, evenly from all partitions, and where these end.
+
+    Args:
+        settings: of the source.
+        records: `SAMPLE_RECORDS` if None.
 
     Raises:
         SourceAwayError: the topics cannot be read.
@@ -39,7 +43,7 @@ def newest_records(
         if not partitions:
             raise SourceAwayError(f"there is no topic {', '.join(settings.topics)}")
         first, end = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-        each = -(-records // len(partitions))
+        each = -(-(records or SAMPLE_RECORDS) // len(partitions))
         consumer.assign(partitions)
         for one in partitions:
             consumer.seek(one, max(first[one], end[one] - each))

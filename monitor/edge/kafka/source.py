@@ -126,7 +126,7 @@ class KafkaSource:
             poller.committed({p: place.offset for p, place in self._position.places.items()})
         yield from self._idle(poller)
         view = poller.view
-        if not view.connected and time.monotonic() - view.away_since > AWAY_SECONDS:
+        if not view.connected and time.monotonic() - view.heard > AWAY_SECONDS:
             servers = ", ".join(self._settings.servers)
             raise SourceAwayError(f"Kafka at {servers} cannot be read: {view.problem}")
 
@@ -171,7 +171,7 @@ class KafkaSource:
         if self._complaint:
             return Flow.PAUSED, self._complaint
         if not view.connected:
-            away = time.monotonic() - view.away_since > AWAY_SECONDS
+            away = time.monotonic() - view.heard > AWAY_SECONDS
             return (Flow.AWAY, view.problem) if away else (Flow.CATCHING_UP, view.problem)
         at_end = all(view.fetched.get(one, -1) >= end for one, end in view.ends.items())
         if not view.ends or not at_end or poller.buffered_bytes:
