@@ -24,6 +24,14 @@ app = typer.Typer(
 )
 
 
+STARTS = ("ordering", "likelihood", "random")
+NOISES = ("similar", "any", "nongaussian")
+
+
+def _either(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
 @app.callback()
 def _main() -> None:
     pass
@@ -39,8 +47,19 @@ def fit(
         str, typer.Option(help="Comma-separated columns; all numeric ones by default.")
     ] = "",
     start: Annotated[
-        str, typer.Option(help="ordering (assumes equal noise variances) or random (LEAST alone).")
+        str,
+        typer.Option(
+            help="ordering (assumes equal noise variances), likelihood (see --noise) or random "
+            "(LEAST alone)."
+        ),
     ] = "ordering",
+    noise: Annotated[
+        str,
+        typer.Option(
+            help="For --start likelihood: similar (variances about one another), any (columns of "
+            "unlike scales) or nongaussian."
+        ),
+    ] = "similar",
     threshold: Annotated[float, typer.Option(help="Weights up to this are no edge.")] = 0.3,
     standardise: Annotated[bool, typer.Option(help="Divide columns by their deviations.")] = False,
     forbid: Annotated[
@@ -53,8 +72,10 @@ def fit(
     """Fit TABLE and write the learned graph; a summary goes to standard output."""
     if output.suffix not in _WRITERS:
         raise typer.BadParameter(f"{output}: choose .json, .graphml or .csv", param_hint="-o")
-    if start not in ("ordering", "random"):
-        raise typer.BadParameter(f"{start}: choose ordering or random", param_hint="--start")
+    if start not in STARTS:
+        raise typer.BadParameter(f"{start}: choose {_either(STARTS)}", param_hint="--start")
+    if noise not in NOISES:
+        raise typer.BadParameter(f"{noise}: choose {_either(NOISES)}", param_hint="--noise")
     try:
         names, values = read_table(table, [c for c in columns.split(",") if c])
         allowed = ~_edges(forbid or [], names)
@@ -62,6 +83,7 @@ def fit(
 
         model = Least(
             start,  # type: ignore[arg-type]
+            noise=noise if start == "likelihood" else None,  # type: ignore[arg-type]
             threshold=threshold,
             standardise=standardise,
             allowed=allowed,

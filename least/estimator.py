@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -14,7 +15,9 @@ from least.ordering import conditional_variance_order, regress_along
 from least.problem import Fit, Options, ProblemError, Status
 from least.synthetic import topological_order
 
-Start = Literal["ordering", "random", "warm"]
+Noise = Literal["similar", "any", "nongaussian"]
+NOISES = ("similar", "any", "nongaussian")
+Start = Literal["ordering", "likelihood", "random", "warm"]
 
 AFTER_ORDERING = Options(eta=1.0, inner_steps=20)
 """LEAST's settings after an ordering start: a short polish."""
@@ -26,12 +29,18 @@ class Least:
     A fit has four steps, and `fit_` tells what each did: a start; LEAST from that start; a
     threshold, raised until the graph has no cycle; and (`refit`) least squares along the learned
     order with insignificant edges pruned. With `start="ordering"` the start alone is a full
-    solution that assumes equal noise variances: LEAST's result replaces it only where its BIC is
-    better, and `fit_.changed` counts the edges in which they differ.
+    solution that assumes equal noise variances, with `start="likelihood"` one that assumes only
+    what `noise` says: LEAST's result replaces it only where the same likelihood is better, and
+    `fit_.changed` counts the edges in which they differ.
 
     Args:
-        start: "ordering", conditional variances; "random", LEAST alone; "warm", the weights of the
-            last fit (zero at first); or a (d, d) array.
+        start: "ordering", conditional variances; "likelihood", an order search by likelihood (needs
+            numba); "random", LEAST alone; "warm", the weights of the last fit (zero at first); or a
+            (d, d) array.
+        noise: for "likelihood": "similar" (Gaussian, variances about one another; the default),
+            "any" (Gaussian, whatever variances; standardised columns) or "nongaussian" (whatever
+            variances, any scale; `fit` only). LEAST then runs on columns divided by their noise's
+            deviation, which makes its loss the right one.
         options: LEAST's settings; None takes `AFTER_ORDERING` or `Options.annealed()` by the start.
         threshold: |W| up to this is no edge.
         refit: False returns LEAST's own weights.
@@ -53,6 +62,7 @@ class Least:
         self,
         start: Start | np.ndarray = "ordering",
         *,
+        noise: Noise | None = None,
         options: Options | None = None,
         threshold: float = 0.3,
         refit: bool = True,
@@ -63,6 +73,7 @@ class Least:
         backend: Literal["tf", "sparse"] = "tf",
     ) -> None:
         self.start = start
+        self.noise = noise
         self.options = options
         self.threshold = threshold
         self.refit = refit
@@ -190,13 +201,29 @@ class Least:
         options = self.options
         initial: np.ndarray | None = None
         order = np.arange(d)
+        units = np.ones(d)  # of the columns that LEAST sees
+        criterion: Callable[[np.ndarray, np.ndarray], float] = refit.information
         named = self.start if isinstance(self.start, str) else "given"
+        if self.noise is not None and named != "likelihood":
+            raise ProblemError(f"noise={self.noise!r} needs start='likelihood', not {named!r}")
         if named == "given":
             initial = np.asarray(self.start, float)
         elif named == "ordering":
             order, _ = conditional_variance_order(gram, required if required.any() else None)
             initial = refit.along(order)
             options = options or AFTER_ORDERING
+        elif named == "likelihood":
+            search = self._order_search(gram, rows, X, None if free else allowed, required)
+            found = search.best(seed=(options or Options()).seed)
+            order, units = found.order, np.sqrt(np.maximum(found.variances, 1e-300))
+            units = np.where(units > 1e-6 * units.max(initial=0), units, units.max(initial=0))
+            initial = refit.along(order)
+            options = options or AFTER_ORDERING
+
+            def criterion(weights: np.ndarray, order: np.ndarray) -> float:
+                score: float = search.of(order).score
+                return score
+
         elif named == "warm":
             initial = getattr(self, "_raw", None)
             if initial is not None and initial.shape != gram.shape:
@@ -206,27 +233,60 @@ class Least:
             density = (options or Options()).density
             initial = dense.glorot(d, density, np.random.default_rng(seed))
         else:
-            raise ProblemError(f"unknown start {named!r}: ordering, random, warm or an array")
+            raise ProblemError(
+                f"unknown start {named!r}: ordering, likelihood, random, warm or an array"
+            )
         options = options or Options.annealed()
 
-        fit = dense.fit_gram(gram, allowed, initial, options, samples=X)
+        exchange = units[:, None] / units[None, :]
+        fit = dense.fit_gram(
+            gram / np.outer(units, units), allowed,
+            None if initial is None else initial * exchange,
+            options, samples=None if X is None else X / units,
+        )  # fmt: skip
+        fit = replace(fit, weights=fit.weights / exchange)
         self._raw = fit.weights
         begun, begun_tau = prune(
             np.zeros((d, d)) if initial is None else initial, self.threshold, required
         )
         weights, tau = prune(fit.weights, self.threshold, required)
-        if self.refit and named == "ordering" and _agrees(weights, order):
+        ordered = named in ("ordering", "likelihood")
+        if self.refit and ordered and _agrees(weights, order):
             weights, tau = begun, begun_tau  # a refit along the same order is the start itself
         elif self.refit:
             # An order needs no strong edges; one threshold for the whole graph would waste them.
-            sizes = np.where(required, np.inf, np.abs(fit.weights))
+            sizes = np.where(required, np.inf, np.abs(fit.weights * exchange))
             learned = np.argsort(topological_rank(cut_cycles(sizes, share=0.05)))
             weights, tau = prune(refit.along(learned), self.threshold, required)
-            if named == "ordering" and refit.information(begun) <= refit.information(weights):
+            if ordered and criterion(begun, order) <= criterion(weights, learned):
                 weights, tau = begun, begun_tau
         changed = int(((begun != 0) != (weights != 0)).sum())
         fit = replace(fit, weights=weights, start=named, threshold=tau, changed=changed)
         return fit, topological_order((weights != 0) | required)
+
+    def _order_search(
+        self,
+        gram: np.ndarray,
+        rows: float,
+        X: np.ndarray | None,
+        allowed: np.ndarray | None,
+        required: np.ndarray,
+    ) -> Any:
+        noise = self.noise or "similar"
+        if noise not in NOISES:
+            raise ProblemError(f"unknown noise {noise!r}: {', '.join(NOISES)}")
+        if noise == "nongaussian" and X is None:
+            raise ProblemError("noise='nongaussian' needs rows: call fit(X)")
+        try:
+            from least.likelihood import OrderSearch
+        except ImportError as error:
+            raise ProblemError(
+                f"start='likelihood' needs numba ({error}): pip install 'least-monitor[sparse]'"
+            ) from None
+        return OrderSearch(
+            gram, rows, noise, X, allowed=allowed, required=required,
+            significance=self.significance,
+        )  # fmt: skip
 
     @classmethod
     def _names(cls) -> list[str]:
@@ -263,7 +323,7 @@ class _Refit:
             significance=self.significance,
         )  # fmt: skip
 
-    def information(self, weights: np.ndarray) -> float:
+    def information(self, weights: np.ndarray, order: np.ndarray) -> float:
         """BIC under equal noise variances: n·d·ln(mean residual variance) + edges·ln n."""
         rest = np.eye(len(weights)) - weights
         left = float(np.sum(rest * (self.gram @ rest))) / len(weights)

@@ -57,6 +57,16 @@ def test_rain_makes_wet_in_every_format(table: Path, tmp_path: Path) -> None:
     assert names[edge.get("source")] == "rain <mm>"
 
 
+def test_the_likelihood_turns_no_edge_that_the_ordering_had_right(
+    table: Path, tmp_path: Path
+) -> None:
+    code, output = run(table, "-o", tmp_path / "g.json", "--start", "likelihood")
+    assert code == 0, output
+    document = json.loads((tmp_path / "g.json").read_text())
+    assert [(e["source"], e["target"]) for e in document["edges"]] == [("rain <mm>", "wet")]
+    assert document["fit"]["start"] == "likelihood"
+
+
 def test_a_forbidden_edge_is_turned_or_left_out(table: Path, tmp_path: Path) -> None:
     code, _ = run(table, "-o", tmp_path / "g.json", "--forbid", "rain <mm>:wet")
     assert code == 0
@@ -70,7 +80,8 @@ def test_a_forbidden_edge_is_turned_or_left_out(table: Path, tmp_path: Path) -> 
         (["--columns", "wet,town"], 1, "encode it as numbers"),
         (["--columns", "nope"], 1, "no column 'nope'"),
         (["--forbid", "wet"], 1, "CAUSE:EFFECT"),
-        (["--start", "magic"], 2, "choose ordering or random"),
+        (["--start", "likelihood", "--noise", "pink"], 2, "choose similar, any or nongaussian"),
+        (["--start", "magic"], 2, "choose ordering, likelihood or random"),
     ],
 )
 def test_what_cannot_be_fitted_is_explained(
