@@ -7,7 +7,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from least import acyclicity
 from least.acyclicity import (
+    MAX_LOG_RATIO,
     acyclic_threshold,
     bound_gradient,
     exponential_acyclicity,
@@ -31,24 +33,43 @@ def weight_matrices(draw: st.DrawFn) -> np.ndarray:
 settings_of_bound = {"k": st.integers(0, 6), "alpha": st.sampled_from([0.5, 0.9])}
 
 
-def the_floor_bites(w: np.ndarray, k: int, alpha: float) -> bool:
-    """Where u spans more than twelve decades the bound is another one, on purpose (SCALE_FLOOR)."""
+def a_limit_bites(w: np.ndarray, k: int, alpha: float) -> bool:
+    """Where u spans twelve decades, or c/r thirteen, the bound or its slope is another, on purpose
+    (SCALE_FLOOR, MAX_LOG_RATIO)."""
     matrix, u = w * w, np.ones(len(w))
-    for _ in range(k):
-        b = matrix.sum(1) ** alpha * matrix.sum(0) ** (1 - alpha)
-        live = b > 0
-        inverse = np.divide(1, b, out=np.zeros_like(b), where=live)
+    for j in range(k + 1):
+        r, c = matrix.sum(1), matrix.sum(0)
+        live = (r > 0) & (c > 0)
+        if np.abs(np.log(c[live] / r[live])).max(initial=0) > 0.99 * MAX_LOG_RATIO:
+            return True
+        b = r**alpha * c ** (1 - alpha)
+        inverse = np.divide(1, b, out=np.zeros_like(b), where=b > 0)
         matrix = inverse[:, None] * matrix * b[None, :]
         u = u * b / max((u * b).max(), 1e-300)
-        if ((u > 0) & (u < 1e-11)).any():
+        if j < k and ((u > 0) & (u < 1e-11)).any():
             return True
     return False
+
+
+def test_a_steep_ratio_is_cut_in_the_slope_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    w = np.zeros((7, 7))
+    w[[0, 1, 2, 2], [5, 3, 1, 3]] = 0.4264078, -1.00422083, -1.31649588, 1.43524389
+    w[3, [0, 1, 2, 6]] = 0.77766412, 0.73463668, 0.44153793, -1.12916442
+    w[[5, 5, 6], [1, 6, 1]] = -0.51449425, 0.42199933, -0.66317474
+    value, gradient = printed_bound(w, 5, 0.5)
+    assert a_limit_bites(w, 5, 0.5)
+    assert spectral_bound(w, 5, 0.5) == pytest.approx(value, rel=1e-9)
+    monkeypatch.setattr(acyclicity, "MAX_LOG_RATIO", np.inf)
+    without = bound_gradient(w * w, 5, 0.5).by_weight(w)
+    np.testing.assert_allclose(without, gradient, atol=1e-8 * np.abs(gradient).max())
 
 
 @given(w=weight_matrices(), **settings_of_bound)
 @settings(max_examples=150, deadline=None)
 def test_the_factored_form_equals_the_printed_one(w: np.ndarray, k: int, alpha: float) -> None:
-    assume(not the_floor_bites(w, k, alpha))
+    assume(not a_limit_bites(w, k, alpha))
     value, gradient = printed_bound(w, k, alpha)
     factored = bound_gradient(w * w, k, alpha)
     assert factored.value == pytest.approx(value, rel=1e-9, abs=1e-12)
@@ -59,7 +80,7 @@ def test_the_factored_form_equals_the_printed_one(w: np.ndarray, k: int, alpha: 
 @given(w=weight_matrices(), **settings_of_bound)
 @settings(max_examples=40, deadline=None)
 def test_the_gradient_equals_finite_differences(w: np.ndarray, k: int, alpha: float) -> None:
-    assume(not the_floor_bites(w, k, alpha))
+    assume(not a_limit_bites(w, k, alpha))
     gradient = bound_gradient(w * w, k, alpha).by_weight(w)
     step = 1e-6
     for i, j in np.argwhere(w != 0)[:12]:
