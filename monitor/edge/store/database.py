@@ -87,6 +87,27 @@ class Database:
                 yield connection
 
     @contextmanager
+    def restructure(self) -> Iterator[Connection]:
+        """A `write` that may rebuild tables, as SQLite needs it to change a column."""
+        with self._translated(), self._engine.connect() as connection:
+            if self.sqlite:
+                # Dropping the old copy of a table must not touch the rows that point to it;
+                # inside a transaction the switch has no effect.
+                _foreign_keys(connection, "OFF")
+            try:
+                connection = connection.execution_options(write=True)
+                with connection.begin():
+                    if not self.sqlite:
+                        connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                    yield connection
+                    if self.sqlite:
+                        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+                        assert broken is None, f"a migration left a row without its other: {broken}"
+            finally:
+                if self.sqlite:
+                    _foreign_keys(connection, "ON")
+
+    @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
@@ -96,6 +117,12 @@ class Database:
     def close(self) -> None:
         """Release files and connections."""
         self._engine.dispose()
+
+
+def _foreign_keys(connection: Connection, switch: str) -> None:
+    raw = connection.connection.dbapi_connection
+    assert isinstance(raw, sqlite3.Connection)
+    raw.execute(f"PRAGMA foreign_keys = {switch}")
 
 
 def _prepare_sqlite(engine: Engine) -> None:

@@ -41,6 +41,7 @@ from monitor.edge.store import (
     Work,
     acknowledged,
     merge,
+    migrations,
     only,
     tables,
 )
@@ -65,8 +66,12 @@ class SqlStore:
         self._database = Database(url, busy_timeout_seconds, create)
         self._insert = sqlite.insert if self._database.sqlite else postgresql.insert
         self._read, self._write = self._database.read, self._database.write
-        with self._write() as connection:
-            tables.migrate(connection)
+        with self._read() as connection:
+            ready = migrations.check(connection)
+        if not ready:
+            with self._database.restructure() as connection:
+                migrations.migrate(connection)
+        with self._read() as connection:
             self._seen = _commits(connection)
         self._seen_lock = threading.Lock()
 

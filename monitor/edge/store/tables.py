@@ -1,4 +1,4 @@
-"""The tables, and how an older database becomes a newer one.
+"""The tables as they are now; `migrations` turns those of older releases into them.
 
 Written so that SQLite and PostgreSQL both take it. Documents are JSON text; what is searched
 or sorted has a column of its own. Times are microseconds since 1970 in UTC, because ISO texts
@@ -7,14 +7,12 @@ with and without a fraction do not sort.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     ForeignKey,
     Index,
     Integer,
@@ -24,15 +22,9 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
-    func,
-    insert,
-    inspect,
-    select,
 )
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
-
-from monitor.edge.store import StoreError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -64,8 +56,6 @@ class Instant(TypeDecorator[datetime]):
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 metadata = MetaData()
-
-schema_version = Table("schema_version", metadata, Column("version", Integer, primary_key=True))
 
 generation = Table(
     "generation",
@@ -171,36 +161,3 @@ rejected_records = Table(
     Column("raw", LargeBinary, nullable=False),
     Index("rejected_reason", "reason"),
 )
-
-
-def _create(connection: Connection) -> None:
-    metadata.create_all(connection)
-
-
-def _count_commits(connection: Connection) -> None:
-    generation.create(connection, checkfirst=True)
-    connection.execute(insert(generation).values(id=1, commits=0))
-
-
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create, _count_commits)
-"""Step i turns version i into version i + 1; an empty database is version 0. Append only."""
-
-
-def migrate(connection: Connection) -> None:
-    """Bring the database to the newest version, inside the caller's transaction.
-
-    Raises:
-        StoreError: a newer release of least-monitor wrote it.
-    """
-    version = 0
-    if inspect(connection).has_table(schema_version.name):
-        version = connection.scalar(select(func.max(schema_version.c.version))) or 0
-    if version > len(MIGRATIONS):
-        raise StoreError(
-            f"the store has schema version {version}, this release knows up to "
-            f"{len(MIGRATIONS)}: a newer least-monitor wrote it. Upgrade this one, or point "
-            "[store] url to another place"
-        )
-    for step, change in enumerate(MIGRATIONS[version:], start=version + 1):
-        change(connection)
-        connection.execute(insert(schema_version).values(version=step))
