@@ -14,7 +14,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py,$(wildcard benchmarks/*.py)))
 
-.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean
+.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean migration
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -59,6 +59,10 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 requirements: $(VENV)/.dev
 	@$(COMPILE) pyproject.toml --extra postgres -o requirements.txt
 	@$(COMPILE) pyproject.toml --extra postgres --group dev -c requirements.txt -o requirements-dev.txt
+
+# Draft the next revision of the store's tables: make migration SAYS="silences".
+migration: $(VENV)/.dev
+	@$(BIN)/python -m monitor.edge.store.migrations "$(SAYS)"
 
 dashboards: $(VENV)/.dev
 	@$(BIN)/python -m dashboards.generate

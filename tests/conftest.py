@@ -11,6 +11,7 @@ from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.services.brokers import Kafka, Tansu
+    from tests.services.databases import Postgres
 
 # A landing must not hang on a drawn example: CI repeats the same ones, everybody else explores.
 settings.register_profile("ci", derandomize=True)
@@ -46,3 +47,13 @@ def tansu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tansu]:
     broker.start()
     yield broker
     broker.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL that the whole run shares; every test makes databases of its own."""
+    from tests.services.databases import Postgres
+
+    server = Postgres()
+    yield server
+    server.remove()

@@ -36,7 +36,9 @@ try:
     main()
 except SystemExit as end:
     assert not end.code, end.code
-heavy = {{"tensorflow", "statsmodels", "scipy", "pyarrow", "sqlalchemy", "kafka", "uvicorn"}}
+heavy = {{
+    "tensorflow", "statsmodels", "scipy", "pyarrow", "sqlalchemy", "alembic", "kafka", "uvicorn"
+}}
 print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
 """
     done = subprocess.run(

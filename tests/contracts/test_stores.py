@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import pwd
 import random
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import textwrap
 import threading
 import time
@@ -44,54 +40,10 @@ from monitor.edge.store import (
     Work,
     open_store,
 )
+from tests.services.databases import Postgres
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
-
-TOOLS = Path(__file__).parents[2] / ".tools"
-"""What `.ci/tools` has brought."""
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """A real PostgreSQL on a free port: the address of its server, without a database."""
-    places = (Path("/usr/lib/postgresql"), TOOLS / "usr/lib/postgresql")
-    found = [programs for place in places for programs in sorted(place.glob("*/bin"))[-1:]]
-    if not found:
-        pytest.skip("no PostgreSQL server (Debian package postgresql)")
-    pytest.importorskip("psycopg", reason="psycopg is not installed (extra postgres)")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    folder = tempfile.mkdtemp(prefix="least-monitor-pg-")
-    # It refuses to run as root.
-    user = None
-    if os.getuid() == 0:
-        known = {account.pw_name for account in pwd.getpwall()}
-        user = "postgres" if "postgres" in known else "nobody"
-        shutil.chown(folder, user)
-    environment = dict(os.environ)
-    if found[0].is_relative_to(TOOLS):
-        libraries = [*TOOLS.glob("usr/lib/*-linux-gnu"), *TOOLS.glob("lib/*-linux-gnu")]
-        environment["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
-
-    def run(program: str, *arguments: str) -> None:
-        command = [str(found[0] / program), "-D", f"{folder}/data", *arguments]
-        with Path(folder, "output").open("ab") as log:  # a pipe would stay open with the server
-            subprocess.run(
-                command, user=user, cwd="/", env=environment, check=True, stdout=log, stderr=log
-            )
-
-    try:
-        run("initdb", "--username=monitor", "--auth=trust", "--no-sync")
-    except OSError as error:  # nobody but root may look into the folder, for one
-        shutil.rmtree(folder)
-        pytest.skip(f"{user or 'this user'} cannot start PostgreSQL: {error}")
-    options = f"-p {port} -h 127.0.0.1 -k {folder} -F"
-    run("pg_ctl", "start", "--wait", "-o", options, "-l", f"{folder}/log")
-    yield f"monitor@127.0.0.1:{port}"
-    run("pg_ctl", "stop", "-m", "immediate")
-    shutil.rmtree(folder)
-
 
 _SERVER = [pytest.mark.service, pytest.mark.slow]
 
@@ -103,19 +55,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     elif request.param == "sqlite":
         url = str(tmp_path / "deep" / "monitor.db")
     else:
-        import psycopg
-
-        server = request.getfixturevalue("postgres")
-        name = f"test_{next(_databases)}"
-        with psycopg.connect(f"postgresql://{server}/postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
-        url = f"postgresql+psycopg://{server}/{name}"
+        url = request.getfixturevalue("postgres").database()
     opened = open_store(url)
     yield opened
     opened.close()
-
-
-_databases = itertools.count()
 
 
 def finding(outcome: str = "pay", airline: str = "AC", **changes: object) -> Finding:
@@ -604,33 +547,16 @@ def test_of_two_monitors_on_one_store_the_second_is_refused(tmp_path: Path) -> N
         store.close()
 
 
-def test_a_store_of_the_first_release_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = str(tmp_path / "monitor.db")
-    store = open_store(path)
-    store.commit(Work(position={"at": 1}))
-    store.close()
-    with sqlite3.connect(path) as raw:
-        raw.execute("DROP TABLE generation")
-        raw.execute("DELETE FROM schema_version WHERE version > 1")
-    raw.close()
-    store = open_store(path)
-    store.commit(Work(state={"a": b"1"}))
-    assert store.load().position == {"at": 1}
-    store.close()
-
-
 @pytest.mark.service
 @pytest.mark.slow
-def test_a_restarted_postgres_is_reached_again(postgres: str) -> None:
-    import psycopg
-
-    store = open_store(f"postgresql+psycopg://{postgres}/postgres")
+def test_a_dropped_connection_is_made_again(postgres: Postgres) -> None:
+    url = postgres.database()
+    store = open_store(url)
     store.commit(Work(position={"at": 1}))
-    with psycopg.connect(f"postgresql://{postgres}/postgres", autocommit=True) as other:
-        other.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
-        )
+    postgres.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"
+    )
     store.commit(Work(position={"at": 2}))
     assert store.load().position == {"at": 2}
     store.close()
@@ -688,16 +614,6 @@ def test_a_damaged_store_says_so(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(StoreError, match=r"damaged|SQLite"):
         open_store(str(path)).load()
-
-
-def test_a_store_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
-    path = str(tmp_path / "monitor.db")
-    open_store(path).close()
-    with sqlite3.connect(path) as raw:
-        raw.execute("INSERT INTO schema_version VALUES (99)")
-    raw.close()
-    with pytest.raises(StoreError, match="newer least-monitor"):
-        open_store(path)
 
 
 @pytest.mark.parametrize(

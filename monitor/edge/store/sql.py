@@ -66,14 +66,22 @@ class SqlStore:
         self._database = Database(url, busy_timeout_seconds, create)
         self._insert = sqlite.insert if self._database.sqlite else postgresql.insert
         self._read, self._write = self._database.read, self._database.write
+        try:
+            self._migrate()
+            with self._read() as connection:
+                self._seen = _commits(connection)
+        except BaseException:
+            self._database.close()
+            raise
+        self._seen_lock = threading.Lock()
+
+    def _migrate(self) -> None:
+        # Looking first costs no write lock: pages and commands open while a tick is written.
         with self._read() as connection:
             ready = migrations.check(connection)
         if not ready:
             with self._database.restructure() as connection:
                 migrations.migrate(connection)
-        with self._read() as connection:
-            self._seen = _commits(connection)
-        self._seen_lock = threading.Lock()
 
     def _upsert(self, connection: Connection, table: Table, rows: _Rows) -> None:
         if not rows:

@@ -1,0 +1,98 @@
+"""A real PostgreSQL, started by the tests on a free port and stopped by them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+TOOLS = Path(__file__).parents[2] / ".tools"
+"""What `.ci/tools` has brought."""
+
+
+class Postgres:
+    """A server without a database; every test makes its own.
+
+    A missing server skips the test, with the reason.
+    """
+
+    def __init__(self) -> None:
+        places = (Path("/usr/lib/postgresql"), TOOLS / "usr/lib/postgresql")
+        found = [programs for place in places for programs in sorted(place.glob("*/bin"))[-1:]]
+        if not found:
+            pytest.skip("no PostgreSQL server (Debian package postgresql)")
+        pytest.importorskip("psycopg", reason="psycopg is not installed (extra postgres)")
+        self._programs = found[0]
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.folder = tempfile.mkdtemp(prefix="least-monitor-pg-")
+        self._names = itertools.count()
+        # It refuses to run as root.
+        self._user = None
+        if os.getuid() == 0:
+            known = {account.pw_name for account in pwd.getpwall()}
+            self._user = "postgres" if "postgres" in known else "nobody"
+            shutil.chown(self.folder, self._user)
+        self._environment = dict(os.environ)
+        if found[0].is_relative_to(TOOLS):
+            libraries = [*TOOLS.glob("usr/lib/*-linux-gnu"), *TOOLS.glob("lib/*-linux-gnu")]
+            self._environment["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
+        try:
+            self._run("initdb", "--username=monitor", "--auth=trust", "--no-sync")
+        except OSError as error:  # nobody but root may look into the folder, for one
+            shutil.rmtree(self.folder)
+            pytest.skip(f"{self._user or 'this user'} cannot start PostgreSQL: {error}")
+        self.start()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._programs / program), "-D", f"{self.folder}/data", *arguments]
+        with Path(self.folder, "output").open("ab") as log:  # a pipe would stay open with it
+            subprocess.run(
+                command,
+                user=self._user,
+                cwd="/",
+                env=self._environment,
+                check=True,
+                stdout=log,
+                stderr=log,
+            )
+
+    def start(self) -> None:
+        """On the same port as before."""
+        options = f"-p {self._port} -h 127.0.0.1 -k {self.folder} -F"
+        self._run("pg_ctl", "start", "--wait", "-o", options, "-l", f"{self.folder}/log")
+
+    def stop(self) -> None:
+        """At once, as in a power cut."""
+        self._run("pg_ctl", "stop", "-m", "immediate")
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    @property
+    def server(self) -> str:
+        """User, host and port."""
+        return f"monitor@127.0.0.1:{self._port}"
+
+    def execute(self, statement: str, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Outside any transaction."""
+        import psycopg
+
+        url = f"postgresql://{self.server}/{database}"
+        with psycopg.connect(url, autocommit=True) as connection:
+            found = connection.execute(statement)
+            return found.fetchall() if found.description else []
+
+    def database(self) -> str:
+        """The URL of a new, empty one."""
+        name = f"test_{next(self._names)}"
+        self.execute(f"CREATE DATABASE {name}")
+        return f"postgresql+psycopg://{self.server}/{name}"
