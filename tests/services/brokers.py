@@ -68,9 +68,11 @@ class _Broker:
         deadline = time.monotonic() + seconds
         while True:
             try:
+                # First without the client, which waits longer and longer between two attempts.
+                socket.create_connection(self.address.split(":"), 1).close()  # type: ignore[arg-type]
                 self.admin(bootstrap_timeout_ms=2000).close()
                 return
-            except KafkaError:
+            except (KafkaError, OSError):
                 log = (self.folder / "broker.log").read_text()[-3000:]
                 assert self.process.poll() is None, log
                 assert time.monotonic() < deadline, log
@@ -191,6 +193,9 @@ class Kafka(_Broker):
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
+            # After a kill the controller still takes the old process for alive.
+            "broker.session.timeout.ms": "1500",
+            "broker.heartbeat.interval.ms": "500",
             "auto.create.topics.enable": "false",
             **(settings or {}),
         }

@@ -1,0 +1,261 @@
+"""The daemon on a real topic: killed, cut off and grown, it holds exactly the topic's rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from monitor.app import Pipeline
+from monitor.config import Config, load
+from monitor.domain import Cause
+from monitor.edge.documents import incident_document
+from monitor.edge.metrics import Metrics
+from monitor.edge.store import Store, open_store
+from monitor.edge.store.memory import MemoryStore
+from monitor.simulation.files import write
+from monitor.simulation.plan import Planned
+from monitor.simulation.structure import Sizes
+from monitor.simulation.world import SLICE, World
+from tests.services.bookings import configuration, expected, records, stored
+from tests.services.brokers import Kafka, free_port
+
+pytestmark = [pytest.mark.service, pytest.mark.slow]
+
+COMMAND = Path(sys.executable).with_name("least-monitor")
+SMALL = Sizes(airlines=5, fare_sources=6, cities=12, offices=8, codes=16, regions=2)
+START = datetime(2026, 1, 5, tzinfo=UTC)
+SLICES = 60
+SOAK = int(os.environ.get("SOAK", "0"))
+"""Kills of the long run; 0 is the short one of CI."""
+
+TICKS = """
+[window]
+length = "12h"
+[detection]
+learning = "12h"
+[learner]
+cold_steps = 40
+"""
+
+
+class Platform:
+    """Thirty hours of bookings in a topic; one airline fails towards their end."""
+
+    def __init__(self, broker: Kafka, folder: Path, slices: int = SLICES) -> None:
+        self.broker, self.folder, self.slices = broker, folder, slices
+        world = World(seed=23, rows_per_day=12_000, sizes=SMALL)
+        cause = Cause.of(airline=world.texts("airline")[0])
+        outage = Planned(
+            "outage", "airline_maintenance", self.at(42), self.at(54), "reserve",
+            strikes=cause, strength=0.5, accept=(cause,),
+        )  # fmt: skip
+        self.cause, self.world = cause, world.having([outage])
+        self.topic = broker.create(f"bookings-{folder.name}", 4, **{"retention.ms": "-1"})
+        self.partitions, self.written = 4, 0
+        self.port = free_port()
+        self.path = configuration(
+            f'[source]\nkind = "kafka"\nbootstrap_servers = "{broker.address}"\n'
+            f'topics = "{self.topic}"\nstart = "beginning"\npoll = "100ms"',
+            folder / "live",
+            f"{TICKS}\n[http]\nport = {self.port}",
+        )
+        self.config = load(self.path, {})
+
+    def at(self, number: int) -> datetime:
+        return START + number * SLICE
+
+    def send(self, first: int, last: int, pause: float = 0.0) -> None:
+        """Half hours `first` … `last` - 1."""
+        for number in range(first, last):
+            self.broker.send(self.topic, records(self.world, self.at(number), self.partitions))
+            self.written = number + 1
+            time.sleep(pause)
+
+    @property
+    def store(self) -> Store:
+        return open_store(f"sqlite:///{self.folder / 'live' / 'least-monitor.db'}")
+
+
+class Daemon:
+    """`least-monitor run` as a process of its own."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        self.log = platform.folder / "daemon.log"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(COMMAND), "run", "-c", str(platform.path), "--log-format", "json"],
+                cwd=platform.path.parent,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
+            )
+
+    def get(self, path: str) -> httpx2.Response | None:
+        try:
+            return httpx2.get(f"http://127.0.0.1:{self.platform.port}{path}", timeout=10)
+        except httpx2.TransportError:
+            return None
+
+    def metric(self, series: str) -> float:
+        """Its value, or NaN as long as there is none."""
+        answer = self.get("/metrics")
+        start = f"least_monitor_{series} "
+        for line in answer.text.splitlines() if answer else ():
+            if line.startswith(start):
+                return float(line.removeprefix(start))
+        return float("nan")
+
+    def until(self, what: str, condition: Callable[[], object], seconds: float = 120) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, self.log.read_text()[-4000:]
+            assert time.monotonic() < deadline, f"not {what}: {self.log.read_text()[-4000:]}"
+            time.sleep(0.1)
+
+    def until_ticked(self, number: int) -> None:
+        end = self.platform.at(number + 1).timestamp()
+        self.until(f"at slice {number}", lambda: self.metric("last_tick_timestamp_seconds") >= end)
+
+    def kill(self) -> None:
+        self.process.kill()
+        assert self.process.wait(20) == -signal.SIGKILL
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(30) == 0, self.log.read_text()[-4000:]
+
+
+@pytest.fixture
+def launched() -> Iterator[Callable[[Platform], Daemon]]:
+    """Starts daemons; none outlives its test."""
+    running: list[Daemon] = []
+
+    def launch(platform: Platform) -> Daemon:
+        running.append(Daemon(platform))
+        return running[-1]
+
+    yield launch
+    for daemon in running:
+        if daemon.process.poll() is None:
+            daemon.process.kill()
+        daemon.process.wait(20)
+
+
+def rows_and_incidents(store: Store, config: Config) -> tuple[Any, list[dict[str, Any]]]:
+    try:
+        incidents = sorted(store.incidents(), key=lambda i: (i.opened_at, i.id))
+        return stored(store, config), [incident_document(i) for i in incidents]
+    finally:
+        store.close()
+
+
+def replayed(platform: Platform, folder: Path) -> tuple[Any, list[dict[str, Any]]]:
+    """What the same bookings come to when they lie in files and nothing happens."""
+    folder.mkdir()
+    for number in range(platform.slices):
+        at = platform.at(number)
+        write(platform.world.slice(at), at, folder, "jsonl")
+    path = configuration('[source]\npaths = ["bookings-*"]', folder, TICKS)
+    config, store = load(path, {}), MemoryStore()
+    Pipeline(config, store, Metrics(), (), lambda: datetime.now(UTC)).poll()
+    return rows_and_incidents(store, config)
+
+
+def test_kill_9_at_random_instants_changes_neither_rows_nor_incidents(
+    kafka: Kafka, tmp_path: Path, launched: Callable[[Platform], Daemon]
+) -> None:
+    seed = int(os.environ.get("SEED", "4"))
+    dice = random.Random(seed)
+    platform = Platform(kafka, tmp_path)
+    feeder = threading.Thread(target=platform.send, args=(0, platform.slices, 0.2))
+    feeder.start()
+    kills = 0
+    while kills < (SOAK or 3):
+        daemon = launched(platform)
+        # Starting takes some three seconds: this hits that, the catching up and the ticks.
+        deadline = time.monotonic() + dice.uniform(2.0, 9.0)
+        while time.monotonic() < deadline and daemon.process.poll() is None:
+            time.sleep(0.01)
+        daemon.kill()
+        kills += 1
+    daemon = launched(platform)
+    feeder.join()
+    daemon.until_ticked(platform.slices - 2)
+    daemon.until("read to the end", lambda: daemon.metric('source_state{state="reading"}') == 1)
+    ready = daemon.get("/readyz")
+    assert ready is not None
+    assert ready.status_code == 200
+    daemon.stop()
+    rows, incidents = rows_and_incidents(platform.store, platform.config)
+    assert rows == expected(platform.world.slice(platform.at(i)) for i in range(SLICES)), seed
+    undisturbed_rows, undisturbed = replayed(platform, tmp_path / "files")
+    assert rows == undisturbed_rows
+    assert [_told(i) for i in incidents] == [_told(i) for i in undisturbed], seed
+    assert platform.cause.to_json() in [i["finding"]["cause"] for i in incidents]
+
+
+def _told(incident: dict[str, Any]) -> dict[str, Any]:
+    """An incident in words; sums of floats may differ in their last digits."""
+
+    def tidy(value: Any) -> Any:
+        match value:
+            case float():
+                return float(f"{value:.6g}")
+            case dict():
+                return {key: tidy(one) for key, one in value.items()}
+            case list():
+                return [tidy(one) for one in value]
+        return value
+
+    found: dict[str, Any] = tidy(incident)
+    return found
+
+
+def test_a_broker_cut_off_and_partitions_added(
+    tmp_path: Path, launched: Callable[[Platform], Daemon]
+) -> None:
+    broker = Kafka(tmp_path / "broker")
+    broker.start()
+    try:
+        platform = Platform(broker, tmp_path, slices=16)
+        platform.send(0, 4)
+        daemon = launched(platform)
+        daemon.until_ticked(2)
+        broker.kill()
+        daemon.until("away", lambda: daemon.metric('source_state{state="away"}') == 1)
+        ready = daemon.get("/readyz")
+        assert ready is not None
+        assert ready.status_code == 503
+        assert "cannot be read" in ready.text
+        broker.start()
+        platform.send(4, 8)
+        daemon.until_ticked(6)
+        broker.grow(platform.topic, 6)
+        daemon.until(
+            "found",
+            lambda: daemon.metric(f'source_idle{{partition="5",topic="{platform.topic}"}}') >= 0,
+        )
+        platform.partitions = 6
+        platform.send(8, 16)
+        daemon.until_ticked(14)
+        daemon.stop()
+        rows, _ = rows_and_incidents(platform.store, platform.config)
+        assert rows == expected(platform.world.slice(platform.at(i)) for i in range(16))
+        log = [json.loads(line) for line in daemon.log.read_text().splitlines() if line[0] == "{"]
+        assert any(line["event"] == "no connection to Kafka" for line in log)
+    finally:
+        broker.kill()
