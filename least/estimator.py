@@ -49,7 +49,8 @@ class Least:
         allowed: (d, d) bool, True where an edge may exist; None allows all.
         required: (d, d) bool, edges that must exist; acyclic and allowed.
         backend: "tf", dense; or "sparse", LEAST-SP for thousands of columns (starts "ordering" and
-            "random", no masks, `fit` only; `weights_` is a scipy.sparse.csr_array).
+            "random", no masks; from scipy.sparse rows or a Gram matrix "random" only; `weights_` is
+            a scipy.sparse.csr_array).
 
     Attributes:
         weights_: (d, d) float, acyclic.
@@ -100,10 +101,15 @@ class Least:
         """Learn from rows.
 
         Args:
-            X: (n, d) finite numbers; n ≥ 2. Columns are centred here. Constant columns keep no
-                edges; integer and bool columns are taken as float64 (counts cannot overflow).
+            X: (n, d) finite numbers (scipy.sparse for the sparse backend); n ≥ 2. Columns are
+                centred here. Constant columns keep no edges; integer and bool columns are taken as
+                float64 (counts cannot overflow).
             y: ignored, for scikit-learn.
         """
+        if hasattr(X, "tocsr"):  # scipy.sparse
+            if self.backend != "sparse":
+                raise ProblemError("sparse rows need backend='sparse'")
+            return self._fit_sparse(X)
         X = np.asarray(X)
         if X.ndim != 2 or X.shape[1] == 0:
             raise ProblemError(f"X must be two-dimensional with at least one column, not {X.shape}")
@@ -139,7 +145,9 @@ class Least:
         if not rows >= 2:
             raise ProblemError(f"rows must be at least 2, not {rows}")
         if self.backend == "sparse":
-            raise ProblemError("the sparse backend needs rows: call fit(X)")
+            from least.sparse_problem import Gram
+
+            return self._fit_sparse(Gram(gram.astype(np.float32), float(rows)))
         if self.options is not None and self.options.batch is not None:
             raise ProblemError("batches need rows: call fit(X)")
         return self._fit(gram, rows, None)
@@ -165,18 +173,24 @@ class Least:
         self.order_ = order
         return self
 
-    def _fit_sparse(self, X: np.ndarray) -> Least:
+    def _fit_sparse(self, X: Any) -> Least:
         from least import sparse
 
+        whole = isinstance(X, np.ndarray)
         if self.allowed is not None or self.required is not None:
             raise ProblemError("the sparse backend takes no edge masks")
         if not (isinstance(self.start, str) and self.start in ("ordering", "random")):
             raise ProblemError("the sparse backend starts from 'ordering' or 'random'")
+        if not whole and (self.start != "random" or self.standardise):
+            raise ProblemError(
+                "sparse rows and Gram matrices need start='random' and standardise=False"
+            )
         if self.standardise:
             spread = X.std(0)
             X = (X - X.mean(0)) / np.where(spread > 1e-12 * spread.max(initial=0), spread, 1)
         fit = sparse.fit(
-            X, start="ordering" if self.start == "ordering" else "random", options=self.options,
+            X, start="ordering" if self.start == "ordering" else "random",
+            support="pursuit" if whole else "correlation", options=self.options,
             threshold=self.threshold, refit=self.refit,
         )  # fmt: skip
         self.n_features_in_ = X.shape[1]

@@ -11,7 +11,10 @@ import numba
 import numpy as np
 
 BLOCK = 2000
-"""Rows of the correlation matrix that exist at one time."""
+"""Rows of the correlation matrix that exist at one time, at most."""
+
+PRODUCTS = 50_000_000
+"""Entries of it that exist at one time (200 MB)."""
 
 
 def correlation_neighbours(variables: np.ndarray, count: int) -> np.ndarray:
@@ -80,20 +83,52 @@ def _unit(variables: np.ndarray) -> np.ndarray:
     return unit
 
 
+def gram_neighbours(gram: np.ndarray, count: int) -> np.ndarray:
+    """`correlation_neighbours` from the Gram matrix."""
+    d = len(gram)
+    scale = (1 / np.sqrt(np.maximum(np.diag(gram), 1e-30))).astype(np.float32)
+    neighbours = np.empty((d, min(count, d - 1)), np.int32)
+    for first in range(0, d, BLOCK):
+        strength = gram[first : first + BLOCK] * scale
+        _keep_strongest(np.ascontiguousarray(strength), first, neighbours)
+    return neighbours
+
+
 def _strongest(left: np.ndarray, right: np.ndarray, count: int) -> np.ndarray:
     """For every row of `left` the `count` other rows of `right` with the largest |product|."""
     d = len(left)
-    count = min(count, d - 1)
-    neighbours = np.empty((d, count), np.int32)
-    for first in range(0, d, BLOCK):
-        strength = np.abs(left[first : first + BLOCK] @ right.T)
-        here = np.arange(len(strength))
-        strength[here, first + here] = -1
-        best = np.argpartition(strength, d - count, axis=1)[:, d - count :]
-        size = np.take_along_axis(strength, best, 1)
-        order = np.argsort(-size, axis=1, kind="stable")
-        neighbours[first : first + BLOCK] = np.take_along_axis(best, order, 1)
+    neighbours = np.empty((d, min(count, d - 1)), np.int32)
+    block = max(min(BLOCK, PRODUCTS // d), 64)
+    for first in range(0, d, block):
+        _keep_strongest(left[first : first + block] @ right.T, first, neighbours)
     return neighbours
+
+
+@numba.njit(cache=True)
+def _keep_strongest(strength: np.ndarray, first: int, neighbours: np.ndarray) -> None:
+    """The largest |entries| of each row, strongest first, into `neighbours[first:]`.
+
+    One pass with a short sorted list: on rows of 10⁵ entries a tenth of a partition's time.
+    """
+    count = neighbours.shape[1]
+    sizes = np.empty(count, np.float32)
+    for a in range(strength.shape[0]):
+        held = 0
+        row = neighbours[first + a]
+        least = np.float32(-1)
+        for j in range(strength.shape[1]):
+            size = abs(strength[a, j])
+            if (held == count and not size > least) or j == first + a:
+                continue
+            place = held if held < count else count - 1
+            while place > 0 and sizes[place - 1] < size:
+                if place < count:
+                    sizes[place], row[place] = sizes[place - 1], row[place - 1]
+                place -= 1
+            sizes[place], row[place] = size, j
+            held = min(held + 1, count)
+            if held == count:
+                least = sizes[count - 1]
 
 
 def random_support(

@@ -14,33 +14,28 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from least.graphs import cut_cycles, prune, topological_rank
+from least.graphs import cut_cycles, exponential_trace, prune
 from least.lagrangian import Inner, minimise
 from least.peeling import peel
 from least.problem import Options, OuterStep, ProblemError, Status
 from least.screening import (
     both_directions,
     correlation_neighbours,
-    pursue,
+    gram_neighbours,
     pursuit_support,
     random_support,
-    solve_chosen,
 )
 from least.sparse_kernels import (
     adam_step,
     batch_gradient,
     bound_gradient,
-    copy_blocks,
-    fill_blocks,
     loss_gradient,
     proximal_step,
     step_lengths,
 )
+from least.sparse_problem import Gram, Problem, gram_of_sparse, refit_along
 
 Support = Literal["pursuit", "correlation", "random"]
-
-MOST_PARENTS = 400
-"""Candidate parents per node: its Gram block has the square of this. The strongest stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +59,12 @@ class SparseFit:
 
 
 def fit(
-    X: np.ndarray,
+    X: np.ndarray | Gram | Any,
     *,
     start: Literal["ordering", "random"] = "ordering",
     support: Support = "pursuit",
     neighbours: int = 50,
+    sweeps: int = 2,
     options: Options | None = None,
     threshold: float = 0.3,
     refit: bool = True,
@@ -77,34 +73,35 @@ def fit(
     """Learn a sparse W from rows.
 
     Args:
-        X: (n, d) finite numbers; centred here; kept as float32.
+        X: (n, d) finite numbers; centred here; kept as float32. Or a scipy.sparse matrix, or its
+            `Gram`, for (n, d) too large to fill: "random" with a support by correlation then.
         start: "ordering" peels (equal noise variances) and polishes with LEAST on the edges found;
             "random" is LEAST alone on the screened support.
         support: where W may live when the start is "random": edges kept by orthogonal matching
             pursuit, the top `neighbours` by correlation, or the paper's blind draw of density
             `options.density`.
         neighbours: candidates per node for "pursuit" and "correlation".
+        sweeps: how often "pursuit" screens what its parents leave; each costs 4·d²·n.
         options: LEAST's; None takes a short polish or an annealed schedule.
         threshold: |W| up to this is no edge.
         refit: least squares along the learned order, on the support, with insignificant edges left
             out; False returns LEAST's own weights.
         progress: called with (stage, done, of).
     """
-    X = np.asarray(X)
-    if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
-        raise ProblemError(f"X must be (n ≥ 2, d ≥ 1), not {X.shape}")
-    variables = np.ascontiguousarray(X.T, np.float32)
-    if not np.isfinite(variables).all():
-        raise ProblemError("X holds a number that is not finite as float32")
-    variables = variables - variables.mean(1, keepdims=True, dtype=np.float64).astype(np.float32)
+    variables = _variables(X)
+    if isinstance(variables, Gram) and (start != "random" or support == "pursuit"):
+        raise ProblemError(
+            "sparse rows and Gram matrices need start='random', support='correlation' or 'random'"
+        )
     d = len(variables)
     options = options or (POLISH if start == "ordering" else ANNEALED)
     if start == "ordering":
+        assert not isinstance(variables, Gram)
         found = peel(variables, progress=progress)
         initial: np.ndarray | None = found.weights
         sources, targets = found.sources, found.targets
     elif start == "random":
-        sources, targets = _support(variables, support, neighbours, options, progress)
+        sources, targets = _support(variables, support, neighbours, sweeps, options, progress)
         initial = None
     else:
         raise ProblemError(f"unknown start {start!r}: ordering or random")
@@ -119,8 +116,24 @@ def fit(
     return replace(outcome, weights=weights, start=start, threshold=tau, changed=changed)
 
 
+def _variables(X: np.ndarray | Gram | Any) -> np.ndarray | Gram:
+    """(d, n) float32, centred; checked."""
+    if isinstance(X, Gram):
+        return X
+    if sp.issparse(X):
+        return gram_of_sparse(X)
+    X = np.asarray(X)
+    if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
+        raise ProblemError(f"X must be (n ≥ 2, d ≥ 1), not {X.shape}")
+    variables = np.ascontiguousarray(X.T, np.float32)
+    if not np.isfinite(variables).all():
+        raise ProblemError("X holds a number that is not finite as float32")
+    mean = variables.mean(1, keepdims=True, dtype=np.float64)
+    return np.asarray(variables - mean.astype(np.float32))
+
+
 def fit_support(
-    variables: np.ndarray,
+    variables: np.ndarray | Gram,
     sources: np.ndarray,
     targets: np.ndarray,
     initial: np.ndarray | None = None,
@@ -130,7 +143,7 @@ def fit_support(
     """LEAST-SP itself, on a given support.
 
     Args:
-        variables: (d, n) float32, centred, contiguous.
+        variables: (d, n) float32, centred, contiguous; or a `Gram` (no batches then).
         sources, targets: (s,) the candidate edges, each once, none i → i.
         initial: (s,) W₀ on them; None draws Glorot-uniform weights for a share ζ of them.
         options: `batch` takes that many random rows per step instead of the Gram blocks. Entries
@@ -140,7 +153,9 @@ def fit_support(
         W as csr_array before any threshold, and the record of the fit (its `weights` the same).
     """
     options = options or ANNEALED
-    problem = _Problem.build(variables, sources, targets)
+    if options.batch is not None and isinstance(variables, Gram):
+        raise ProblemError("batches need dense rows")
+    problem = Problem.build(variables, sources, targets)
     if initial is None:
         rng = np.random.default_rng(options.seed)
         limit = np.sqrt(6 / (2 * problem.d))
@@ -163,7 +178,12 @@ def fit_support(
             w = w[w != 0]
         return Inner(w, delta, loss, steps, change)
 
-    outcome = minimise(inner, drawn, options)
+    def exponential(w: np.ndarray) -> float:
+        current = held[0]
+        squared = sp.csr_array((w * w, (current.rows, current.columns())), shape=(current.d,) * 2)
+        return exponential_trace(squared)
+
+    outcome = minimise(inner, drawn, options, exponential=exponential)
     final = held[0]
     weights = sp.csr_array(
         (outcome.weights, (final.rows, final.columns())), shape=(final.d, final.d)
@@ -187,9 +207,10 @@ ANNEALED = Options(
 
 
 def _support(
-    variables: np.ndarray,
+    variables: np.ndarray | Gram,
     kind: Support,
     neighbours: int,
+    sweeps: int,
     options: Options,
     progress: Callable[[str, int, int], None] | None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -201,107 +222,14 @@ def _support(
     if kind not in ("pursuit", "correlation"):
         raise ProblemError(f"unknown support {kind!r}: pursuit, correlation or random")
     if kind == "pursuit":
-        return both_directions(*pursuit_support(variables, neighbours, progress=progress), d)
-    near = correlation_neighbours(variables, neighbours)
+        assert not isinstance(variables, Gram)
+        found = pursuit_support(variables, neighbours, sweeps=sweeps, progress=progress)
+        return both_directions(*found, d)
+    if isinstance(variables, Gram):
+        near = gram_neighbours(variables.matrix, neighbours)
+    else:
+        near = correlation_neighbours(variables, neighbours)
     return both_directions(np.repeat(np.arange(d), near.shape[1]), near.ravel().astype(np.int64), d)
-
-
-def refit_along(
-    variables: np.ndarray,
-    graph: Any,
-    sources: np.ndarray,
-    targets: np.ndarray,
-    significance: float = 3.5,
-) -> Any:
-    """Forward selection for every node among the support's edges that agree with a graph's order.
-
-    Args:
-        variables: (d, n).
-        graph: acyclic; only its order is used.
-        sources, targets: the support.
-
-    Returns:
-        csr_array, acyclic.
-    """
-    d, n = variables.shape
-    rank = topological_rank(graph)
-    agree = rank[sources] < rank[targets]
-    by_target = np.lexsort((sources[agree], targets[agree]))
-    parents, nodes = sources[agree][by_target], targets[agree][by_target]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(nodes, minlength=d))])
-    kept = np.zeros(len(parents), bool)
-    weights = np.zeros(len(parents))
-    for q in np.flatnonzero(np.diff(starts)):
-        mine = parents[starts[q] : starts[q + 1]]
-        rows = variables[np.concatenate([[q], mine])]
-        gram = (rows @ rows.T / n).astype(float)
-        chosen = np.empty(len(mine), np.int64)
-        count, _ = pursue(gram, len(mine), significance**2 / n, chosen)
-        if count:
-            kept[starts[q] + chosen[:count]] = True
-            weights[starts[q] + chosen[:count]] = solve_chosen(gram, chosen[:count])
-    return sp.csr_array((weights[kept], (parents[kept], nodes[kept])), shape=(d, d))
-
-
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """The support in CSC order with each column's small Gram block."""
-
-    d: int
-    starts: np.ndarray  # (d+1,) int64; column q's edges are starts[q]:starts[q+1]
-    rows: np.ndarray  # (s,) int32, source of each edge
-    origin: np.ndarray  # (s,) position of each edge in the caller's arrays
-    offsets: np.ndarray  # (d+1,) int64 into blocks
-    blocks: np.ndarray  # Σ k² float32: G over the candidate parents of each column
-    pull: np.ndarray  # (s,) float64: G[source, target]
-    variance: np.ndarray  # (d,) G's diagonal
-    variables: np.ndarray  # (d, n)
-
-    @property
-    def edges(self) -> int:
-        return len(self.rows)
-
-    def columns(self) -> np.ndarray:
-        return np.repeat(np.arange(self.d), np.diff(self.starts))
-
-    @staticmethod
-    def build(variables: np.ndarray, sources: np.ndarray, targets: np.ndarray) -> _Problem:
-        d, n = variables.shape
-        if (np.asarray(sources) == np.asarray(targets)).any():
-            raise ProblemError("the support holds an edge from a node to itself")
-        origin = np.lexsort((sources, targets))
-        rows, columns = np.asarray(sources)[origin], np.asarray(targets)[origin]
-        if ((np.diff(rows) == 0) & (np.diff(columns) == 0)).any():
-            raise ProblemError("the support holds an edge twice")
-        counts = np.bincount(columns, minlength=d)
-        if len(counts) and counts.max(initial=0) > MOST_PARENTS:
-            strength = np.abs(np.einsum("ij,ij->i", variables[rows], variables[columns]))
-            strength /= np.maximum(np.linalg.norm(variables[rows], axis=1), 1e-30)
-            by_strength = np.lexsort((-strength, columns))
-            place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-            kept = np.sort(by_strength[place < MOST_PARENTS])
-            origin, rows, columns = origin[kept], rows[kept], columns[kept]
-            counts = np.minimum(counts, MOST_PARENTS)
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum(counts.astype(np.int64) ** 2)])
-        blocks, pull = np.empty(offsets[-1], np.float32), np.empty(len(rows))
-        rows = rows.astype(np.int32)
-        fill_blocks(variables, starts, rows, offsets, blocks, pull)
-        variance = np.einsum("ij,ij->i", variables, variables, dtype=np.float64) / n
-        return _Problem(d, starts, rows, origin, offsets, blocks, pull, variance, variables)
-
-    def keep(self, edges: np.ndarray) -> _Problem:
-        """The problem on part of its support."""
-        counts = np.add.reduceat(np.append(edges, False).astype(np.int64), self.starts[:-1])
-        counts[np.diff(self.starts) == 0] = 0
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum(counts**2)])
-        blocks = np.empty(offsets[-1], np.float32)
-        copy_blocks(self.starts, self.offsets, self.blocks, edges, offsets, blocks)
-        return _Problem(
-            self.d, starts, self.rows[edges], self.origin[edges], offsets, blocks,
-            self.pull[edges], self.variance, self.variables,
-        )  # fmt: skip
 
 
 Report = tuple[float, float, int, float]
@@ -309,7 +237,7 @@ Report = tuple[float, float, int, float]
 
 
 def _proximal(
-    problem: _Problem, w: np.ndarray, rho: float, eta: float, stage: int, options: Options
+    problem: Problem, w: np.ndarray, rho: float, eta: float, stage: int, options: Options
 ) -> Report:
     """The dense learner's proximal step on the support; changes `w` in place."""
     lengths = np.empty(problem.d)
@@ -331,7 +259,7 @@ def _proximal(
 
 
 def _adam(
-    problem: _Problem, w: np.ndarray, rho: float, eta: float, stage: int, options: Options
+    problem: Problem, w: np.ndarray, rho: float, eta: float, stage: int, options: Options
 ) -> Report:
     """The paper's optimiser on the support, with Gram blocks or batches; changes `w` in place."""
     mean, spread = np.zeros_like(w), np.zeros_like(w)
@@ -346,6 +274,7 @@ def _adam(
                 problem.starts, problem.offsets, problem.blocks, problem.pull, w, gradient
             )
         else:
+            assert isinstance(problem.variables, np.ndarray)
             picked = rng.integers(0, problem.variables.shape[1], options.batch)
             batch = np.ascontiguousarray(problem.variables[:, picked])
             batch_gradient(batch, problem.starts, problem.rows, w, gradient)
@@ -358,9 +287,7 @@ def _adam(
     return _report(problem, w, options, taken, change)
 
 
-def _report(
-    problem: _Problem, w: np.ndarray, options: Options, taken: int, change: float
-) -> Report:
+def _report(problem: Problem, w: np.ndarray, options: Options, taken: int, change: float) -> Report:
     slope, gradient = np.empty_like(w), np.empty_like(w)
     delta = bound_gradient(
         problem.starts, problem.rows, w, options.rounds, options.row_weight, slope

@@ -101,6 +101,25 @@ def both_products(
 
 
 @numba.njit(cache=True)
+def fill_from_gram(
+    gram: np.ndarray,
+    starts: np.ndarray,
+    rows: np.ndarray,
+    offsets: np.ndarray,
+    blocks: np.ndarray,
+    pull: np.ndarray,
+) -> None:
+    """`fill_blocks` where the whole Gram matrix is at hand."""
+    for q in range(len(starts) - 1):
+        place = offsets[q]
+        for a in range(starts[q], starts[q + 1]):
+            pull[a] = gram[rows[a], q]
+            for b in range(starts[q], starts[q + 1]):
+                blocks[place] = gram[rows[a], rows[b]]
+                place += 1
+
+
+@numba.njit(cache=True)
 def fill_blocks(
     variables: np.ndarray,
     starts: np.ndarray,

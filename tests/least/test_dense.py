@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -44,6 +45,34 @@ def test_tensorflows_gradient_equals_ours_and_numpys(seed: int, k: int, density:
     assert value.numpy() == pytest.approx(expected.value, rel=1e-10)
     np.testing.assert_allclose(by_hand, oracle, atol=1e-9 * scale)
     np.testing.assert_allclose(automatic, oracle, atol=1e-9 * scale)
+
+
+@given(seed=st.integers(0, 10**6), alpha=st.sampled_from([0.5, 0.9]))
+@settings(max_examples=10, deadline=None)
+def test_the_whole_objectives_gradient_equals_finite_differences(seed: int, alpha: float) -> None:
+    # ½·tr((I−W)ᵀG(I−W)) + ρ/2·δ² + η·δ: what Adam's step follows, less L1's proximal part.
+    rng = np.random.default_rng(seed)
+    d, rho, eta = 5, 0.7, 0.3
+    x = rng.normal(size=(40, d))
+    gram = x.T @ x / 40
+    w = rng.uniform(0.3, 1.0, (d, d)) * rng.choice([-1, 1], (d, d))
+    np.fill_diagonal(w, 0)
+
+    def objective(w: np.ndarray) -> float:
+        delta = spectral_bound(w, 3, alpha)
+        rest = np.eye(d) - w
+        return 0.5 * np.sum(rest * (gram @ rest)) + rho / 2 * delta**2 + eta * delta
+
+    squared = tf.constant(w * w)
+    delta, tape = dense.bound(squared, 3, tf.constant(alpha, tf.float64))
+    by_hand = gram @ w - gram
+    by_hand = by_hand + 2 * (rho * delta + eta) * dense.bound_gradient(squared, tape) * w
+    for i, j in [(0, 1), (1, 0), (3, 2), (4, 0)]:
+        up, down = w.copy(), w.copy()
+        up[i, j] += 1e-6
+        down[i, j] -= 1e-6
+        slope = (objective(up) - objective(down)) / 2e-6
+        assert by_hand.numpy()[i, j] == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
 def test_both_optimisers_find_the_lasso_where_no_cycle_is_possible() -> None:
@@ -169,6 +198,24 @@ def test_the_first_fits_of_all_sizes_cost_memory_the_next_hundreds_none() -> Non
         for gram in grams:
             dense.fit_gram(gram, options=Options.monitor())
     assert peak_memory() < before * 1.02
+
+
+def resident_memory() -> int:
+    """Bytes that this process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads Linux's /proc")
+def test_a_thousand_fits_leave_memory_where_it_was() -> None:
+    grams = [correlation(d)[1] for d in (30, 127)]
+    for gram in grams * 20:
+        dense.fit_gram(gram, options=Options.monitor())
+    before = resident_memory()
+    for _ in range(500):
+        for gram in grams:
+            dense.fit_gram(gram, options=Options.monitor())
+    assert resident_memory() < before * 1.02
 
 
 HASH = """

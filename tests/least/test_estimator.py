@@ -161,6 +161,37 @@ def test_counts_of_small_integer_types_do_not_overflow() -> None:
     assert small.tobytes() == large.tobytes()
 
 
+def test_int64_counts_near_their_limit_are_no_overflow() -> None:
+    rng = np.random.default_rng(0)
+    cause = rng.integers(0, 2**40, 500)
+    rows = np.column_stack([cause, cause // 2 + rng.integers(0, 2**40, 500)])
+    assert np.abs(rows.T @ rows).max() < 2**63  # numpy wrapped around in silence
+    model = Least(standardise=True, threshold=0.1).fit(rows)
+    expected = np.corrcoef(rows.astype(float), rowvar=False)[0, 1]
+    assert model.weights_.max() == pytest.approx(expected, abs=0.05)
+    with pytest.raises(ProblemError, match="exceeds float32"):
+        Least().fit(rows.astype(float) * 1e15)
+
+
+def test_an_ill_summed_gram_matrix_is_still_answered() -> None:
+    # Sums in float32 stop growing at 1.6e7 rows of ones: the diagonal falls short of the rest.
+    gram = np.array([[0.5, 0.8, 0.1], [0.8, 0.6, 0.2], [0.1, 0.2, 1.0]], np.float32)
+    assert np.linalg.eigvalsh(gram)[0] < 0
+    for start in ("ordering", "likelihood", "random"):
+        model = Least(start).fit_gram(gram, 1e9)
+        assert np.isfinite(model.weights_).all()
+        assert is_acyclic(model.weights_)
+
+
+@pytest.mark.parametrize("start", ["ordering", "likelihood", "random"])
+@pytest.mark.parametrize("rows", [2, 3])
+def test_next_to_no_rows_give_an_acyclic_graph(start: str, rows: int) -> None:
+    x = np.random.default_rng(0).normal(size=(rows, 6))
+    w = Least(start).fit(x).weights_
+    assert np.isfinite(w).all()
+    assert is_acyclic(w)
+
+
 def test_a_billion_rows_by_their_gram_matrix() -> None:
     gram = np.array([[1.0, 0.8], [0.8, 1.64]])
     model = Least().fit_gram(gram.astype(np.float32), 1e9)

@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from least import Least, Options, ProblemError, Status, dense, graphs, sparse
-from least.acyclicity import bound_gradient, is_acyclic
+from least.acyclicity import bound_gradient, exponential_acyclicity, is_acyclic
 from least.peeling import peel
 from least.scores import score
 from least.screening import (
     correlation_neighbours,
+    gram_neighbours,
     pursuit_support,
     random_support,
 )
 from least.sparse_kernels import bound_gradient as sparse_bound_gradient
+from least.sparse_problem import gram_of_sparse
 from least.synthetic import random_graph, random_weights, sample
 
 
@@ -193,3 +195,70 @@ def test_a_step_that_leaves_the_reals_is_reported() -> None:
     weights, record = sparse.fit_support(transposed(rows), sources, targets, None, options)
     assert record.status is Status.NONFINITE
     assert np.isfinite(weights.data).all()
+
+
+def test_sparse_rows_a_gram_matrix_and_dense_rows_agree() -> None:
+    rng = np.random.default_rng(3)
+    rows = np.where(rng.random((400, 60)) < 0.2, rng.normal(size=(400, 60)), 0)
+    rows[:, 7] += 0.9 * rows[:, 3]
+    dense_gram = np.cov(rows, rowvar=False, bias=True)
+    gram = gram_of_sparse(sp.csr_array(rows), block=17)
+    np.testing.assert_allclose(gram.matrix, dense_gram, atol=1e-6)
+    by_rows = sparse.fit(rows, start="random", support="correlation", threshold=0.1)
+    by_sparse = Least("random", backend="sparse", threshold=0.1).fit(sp.csr_array(rows))
+    by_gram = Least("random", backend="sparse", threshold=0.1).fit_gram(dense_gram, 400)
+    assert by_rows.weights[3, 7] == pytest.approx(0.9, abs=0.1)
+    for other in (by_sparse, by_gram):
+        np.testing.assert_allclose(other.weights_.toarray(), by_rows.weights.toarray(), atol=1e-3)
+    with pytest.raises(ProblemError, match="need start='random'"):
+        Least(backend="sparse").fit(sp.csr_array(rows))
+    with pytest.raises(ProblemError, match="backend='sparse'"):
+        Least().fit(sp.csr_array(rows))
+    with pytest.raises(ProblemError, match="batches need dense rows"):
+        sparse.fit_support(
+            gram, np.array([3]), np.array([7]), None, Options(optimizer="adam", batch=9)
+        )
+    rows[0, 0] = np.nan
+    with pytest.raises(ProblemError, match="not finite"):
+        Least("random", backend="sparse").fit(sp.csr_array(rows))
+
+
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_h_of_a_sparse_graph_equals_the_dense_one(seed: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=(d, d)) * (rng.random((d, d)) < 0.4)
+    expected = exponential_acyclicity(w)
+    assert graphs.exponential_trace(sp.csr_array(w * w)) == pytest.approx(
+        expected, rel=1e-9, abs=1e-9
+    )
+
+
+def test_h_of_a_large_component_is_a_lower_bound_that_is_near(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    w = 0.4 * rng.normal(size=(60, 60)) * (rng.random((60, 60)) < 0.1)
+    whole = graphs.exponential_trace(sp.csr_array(w * w))
+    monkeypatch.setattr(graphs, "DENSE_COMPONENT", 1)
+    terms = graphs.exponential_trace(sp.csr_array(w * w))
+    assert 0.95 * whole < terms <= whole
+
+
+def test_least_sp_can_end_on_h() -> None:
+    _, rows = model(40)
+    options = sparse.ANNEALED.but(terminate_on="h", delta_tolerance=1e-3)
+    fit = sparse.fit(rows, start="random", options=options)
+    assert fit.status is Status.CONVERGED
+    assert fit.history[-1].h is not None
+    assert fit.history[-1].h <= 1e-3
+
+
+def test_the_strongest_neighbours_are_the_strongest() -> None:
+    rng = np.random.default_rng(1)
+    gram = np.cov(rng.normal(size=(50, 30)), rowvar=False)
+    scale = np.sqrt(np.diag(gram))
+    correlations = np.abs(gram / np.outer(scale, scale)) - np.eye(30)
+    near = gram_neighbours(gram.astype(np.float32), 6)
+    for j in range(30):
+        assert list(near[j]) == list(np.argsort(-correlations[j])[:6])
