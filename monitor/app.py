@@ -21,18 +21,13 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from monitor.config import (
-    AlertmanagerNotifier,
-    Config,
-    EmailNotifier,
-    LogNotifier,
-    WebhookNotifier,
-)
+from monitor.config import Config
 from monitor.diagnosis import Tick
 from monitor.domain import Batch, Rejected, datetime64, utc
-from monitor.edge import notifiers as channels
+from monitor.edge.heartbeat import Heartbeat
 from monitor.edge.http import serve
 from monitor.edge.metrics import Metrics
+from monitor.edge.notifiers.making import make_notifiers, routes
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.source import Flow, SourceError
 from monitor.edge.sources import described, open_source
@@ -64,6 +59,7 @@ class Pipeline:
     Attributes:
         stopping: asked between two batches; true ends a pass early.
         committed: told of the ticks of every batch, once they are stored.
+        beginning: told before every tick.
     """
 
     def __init__(
@@ -77,6 +73,7 @@ class Pipeline:
         self.config, self.metrics, self._now = config, metrics, now
         self.stopping: Callable[[], bool] = lambda: False
         self.committed: Callable[[list[Tick]], None] = lambda ticks: None
+        self.beginning: Callable[[], None] = lambda: None
         self.session = Session(config.settings, store, notifiers)
         self.source = open_source(config, self.session.vocabulary, now)
         resumed = self.session.resumed
@@ -185,6 +182,7 @@ class Pipeline:
             piece = self.filling.pop(start, None)
             if piece is None:
                 piece = empty(start, len(schema.attributes), len(schema.outcomes))
+            self.beginning()
             tick = self.session.tick(piece)
             ticks.append(tick)
             self.metrics.observe(tick.diagnosis)
@@ -192,57 +190,6 @@ class Pipeline:
                 if notification.incident.finding.method is self.config.settings.detection.report:
                     self.metrics.changed(notification.change)
         return ticks
-
-
-def make_notifiers(config: Config, console_url: str | None) -> list[channels.Notifier]:
-    """The configured notifiers, named by their place and kind.
-
-    Args:
-        config: checked.
-        console_url: the server's own address, for links; `http.public_url` goes before it.
-    """
-    from monitor.edge.notifiers import alertmanager, email, log, webhook
-
-    console_url = config.http.public_url or console_url
-    made: list[channels.Notifier] = []
-    for number, one in enumerate(config.notifiers, 1):
-        name = f"{number}-{type(one).__name__.removesuffix('Notifier').lower()}"
-        match one:
-            case LogNotifier():
-                made.append(log.LogNotifier(one.format, console_url=console_url, name=name))
-            case WebhookNotifier():
-                made.append(
-                    webhook.WebhookNotifier(
-                        one.url, one.secret, one.timeout, console_url=console_url, name=name
-                    )
-                )
-            case AlertmanagerNotifier():
-                made.append(
-                    alertmanager.AlertmanagerNotifier(
-                        one.urls,
-                        one.labels,
-                        one.timeout,
-                        console_url=console_url,
-                        runbook_url=one.runbook_url,
-                        name=name,
-                    )
-                )
-            case EmailNotifier():
-                made.append(
-                    email.EmailNotifier(
-                        one.host,
-                        one.port,
-                        one.sender,
-                        one.recipients,
-                        one.security,
-                        one.user,
-                        one.password,
-                        one.timeout,
-                        console_url=console_url,
-                        name=name,
-                    )
-                )
-    return made
 
 
 @dataclass(slots=True)
@@ -283,14 +230,16 @@ class Daemon:
             ),
         )
         server = serve(state, http.host, http.port, http.token)
-        outbox = Outbox(self.store, make_notifiers(config, server.url), metrics, self.now)
+        notifiers = make_notifiers(config, server.url)
+        outbox = Outbox(self.store, notifiers, metrics, self.now, routes=routes(config))
+        heartbeat = Heartbeat(config.heartbeat, self.now) if config.heartbeat else None
         scheduler: BackgroundScheduler | None = None
         pipeline: Pipeline | None = None
         try:
             pipeline = Pipeline(config, self.store, metrics, outbox.names, self.now)
             outbox.start()
             started(server.url)
-            worker = _Worker(pipeline, state, outbox, self.now)
+            worker = _Worker(pipeline, state, outbox, self.now, heartbeat)
             pipeline.stopping = stop.is_set
             scheduler = _schedule(worker, config, metrics)
             scheduler.start()
@@ -302,6 +251,8 @@ class Daemon:
             if pipeline is not None:
                 pipeline.close()
             outbox.stop()
+            if heartbeat is not None:
+                heartbeat.stop()
             server.stop()
 
 
@@ -314,8 +265,12 @@ class _Worker:
         state: LiveState,
         outbox: Outbox,
         now: Callable[[], datetime],
+        heartbeat: Heartbeat | None = None,
     ) -> None:
         self._pipeline, self._state, self._outbox, self._now = pipeline, state, outbox, now
+        self._heartbeat = heartbeat
+        if heartbeat is not None:
+            pipeline.beginning = heartbeat.begins
         self._progress_told = 0.0
         pipeline.committed = self._publish
 
@@ -346,10 +301,12 @@ class _Worker:
             job()
         except SourceError as error:
             _log.error("the source cannot be read", error=str(error))
+            self._fails(f"source: {error}")
             state.status = replace(state.status, ready=False, reason=f"source: {error}")
             return False
         except StoreError as error:
             _log.error("the store cannot be written", error=str(error))
+            self._fails(f"store: {error}")
             state.status = replace(state.status, ready=False, reason=f"store: {error}")
             return False
         finally:
@@ -379,7 +336,13 @@ class _Worker:
                 seconds=round(sum(ticks[-1].diagnosis.seconds.values()), 3),
             )
             self._outbox.wake()
+            if self._heartbeat is not None:
+                self._heartbeat.done(f"tick of {ticks[-1].diagnosis.at.isoformat()}")
         state.status = replace(state.status, **changes)  # type: ignore[arg-type]
+
+    def _fails(self, reason: str) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.fails(reason)
 
     def _readiness(self) -> dict[str, object]:
         """Once caught up it stays ready with a backlog, which is told by its lag."""
@@ -387,6 +350,7 @@ class _Worker:
         self._state.metrics.source(source)
         match source.flow:
             case Flow.PAUSED:
+                self._fails(f"source paused: {source.detail}")
                 return {"ready": False, "reason": f"source paused: {source.detail}"}
             case Flow.CATCHING_UP if not self._state.status.ready:
                 reason = f"catching up: {source.detail}"

@@ -55,12 +55,16 @@ def _look(config: Config, inputs: Sequence[str], rows: int) -> Survey | None:
 
     Raises:
         SourceError: the input does not fit the configuration.
+        UnusableError: a notifier cannot be made; its templates are rendered for that.
     """
     from monitor.config import FilesSettings
     from monitor.edge.files import FileSource
+    from monitor.edge.notifiers.making import make_notifiers
     from monitor.survey import survey
     from monitor.vocabulary import Vocabulary
 
+    for notifier in make_notifiers(config, None):
+        notifier.close()
     vocabulary = Vocabulary(config.settings.schema)
     if not inputs:
         if not isinstance(config.source, FilesSettings) or not config.source.paths:
@@ -73,11 +77,12 @@ def _look(config: Config, inputs: Sequence[str], rows: int) -> Survey | None:
 
 
 def _look_for_people(config: Config, inputs: Sequence[str], rows: int) -> None:
+    from monitor.edge.notifiers.making import UnusableError
     from monitor.edge.source import SourceError
 
     try:
         found = _look(config, inputs, rows)
-    except SourceError as error:
+    except (SourceError, UnusableError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(BAD_CONFIGURATION) from None
     typer.echo(f"{config.path}: sound")
@@ -88,11 +93,12 @@ def _look_for_people(config: Config, inputs: Sequence[str], rows: int) -> None:
 
 
 def _look_for_programs(config: Config, inputs: Sequence[str], rows: int) -> dict[str, Any]:
+    from monitor.edge.notifiers.making import UnusableError
     from monitor.edge.source import SourceError
 
     try:
         found = _look(config, inputs, rows)
-    except SourceError as error:
+    except (SourceError, UnusableError) as error:
         problems = [
             {"where": str(config.path), "key": "", "message": line, "fix": ""}
             for line in str(error).split("\n")

@@ -7,17 +7,26 @@ from contextlib import contextmanager
 
 import typer
 
+from monitor.commands.configuration import BAD_CONFIGURATION
+
 
 @contextmanager
 def mendable() -> Iterator[None]:
-    """Show the error and end with 1: input, store or label file is not as it should be."""
+    """Show the error and end with 1: input, store or label file is not as it should be.
+
+    With 78 if it is the configuration after all.
+    """
     from monitor.edge.http import ServeError
+    from monitor.edge.notifiers.making import UnusableError
     from monitor.edge.source import SourceError
     from monitor.edge.store import StoreError
     from monitor.scoring import LabelError
 
     try:
         yield
+    except UnusableError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(BAD_CONFIGURATION) from None
     except (SourceError, StoreError, ServeError, LabelError, OSError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None

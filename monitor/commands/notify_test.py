@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from datetime import UTC, datetime
+from typing import Annotated
 
 import typer
 
 from monitor.commands.configuration import ConfigOption, read_configuration
 from monitor.commands.failure import mendable
-
-if TYPE_CHECKING:
-    from monitor.domain import Notification
 
 
 def notify_test(
@@ -24,8 +21,8 @@ def notify_test(
     settings = read_configuration(config)
     failures = 0
     with mendable():
-        from monitor.app import make_notifiers
         from monitor.edge.notifiers import DeliveryError
+        from monitor.edge.notifiers.making import made_up, make_notifiers
 
         notifiers = make_notifiers(settings, None)
         names = [notifier.name for notifier in notifiers]
@@ -44,40 +41,3 @@ def notify_test(
             notifier.close()
     if failures:
         raise typer.Exit(1)
-
-
-def made_up(now: datetime) -> tuple[Notification, Notification]:
-    """An incident that nobody can take for a real one, opened and resolved."""
-    from dataclasses import replace
-
-    from monitor.domain import Cause, Change, Finding, Incident, Method, Notification, State
-
-    at = now.replace(second=0, microsecond=0)
-    finding = Finding(
-        method=Method.EXCESS,
-        outcome="TEST",
-        cause=Cause.of(notifier="test"),
-        path=("notifier=test", "TEST"),
-        score=50.0,
-        p_value=1e-12,
-        q_value=0.001,
-        observed=120,
-        expected=10.0,
-        rows=1000,
-        horizon=timedelta(minutes=30),
-        began=at - timedelta(minutes=30),
-        rate_before=0.01,
-        rate_now=0.12,
-    )
-    opened = Incident(
-        id=f"test-{at:%Y%m%dT%H%M}",
-        state=State.OPEN,
-        opened_at=at,
-        updated_at=at,
-        last_seen_at=at,
-        finding=finding,
-        latest=finding,
-        causes=(finding.cause,),
-    )
-    ended = replace(opened, state=State.RESOLVED, resolved_at=at)
-    return (Notification(opened, Change.OPENED, at), Notification(ended, Change.RESOLVED, at))

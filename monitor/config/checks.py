@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from monitor.config.durations import format_duration
 from monitor.config.lines import Location
+from monitor.config.maintenance import heartbeat, maintenance
 from monitor.config.model import (
     Config,
     HttpSettings,
@@ -68,6 +69,8 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
         source=source(document.source, base, complaints),
         store=_store(document.store, base, complaints),
         notifiers=notifiers(document, base, complaints),
+        heartbeat=heartbeat(document, base, complaints),
+        maintenance=maintenance(document, complaints),
         http=_http(document.http, base, complaints),
     )
     return None if complaints.problems else config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from monitor.config.durations import format_duration, parse_duration
 
@@ -21,6 +21,7 @@ def one_or_many(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
+Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+[^\s]*$")]
 Texts = Annotated[list[str], BeforeValidator(one_or_many)]
 
 

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from monitor.config.checks import build
 from monitor.config.lines import Location, key_lines
 from monitor.config.model import Config
+from monitor.config.notifier_sections import NOTIFIER_SECTIONS, LogSection
 from monitor.config.problems import (
     Complaints,
     ConfigError,
@@ -24,7 +25,7 @@ from monitor.config.problems import (
     apply_environment,
     did_you_mean,
 )
-from monitor.config.sections import NOTIFIER_SECTIONS, Document, LogSection
+from monitor.config.sections import Document
 from monitor.config.sources import SOURCE_SECTIONS, FilesSection
 
 MAX_BYTES = 4_000_000

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime, time, timedelta
 from pathlib import Path
 from typing import Literal
 
-from monitor.domain import Settings
+from monitor.domain import Change, Settings, Severity
 from monitor.expression import Expression
+from monitor.matching import Matcher
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,62 @@ class StoreSettings:
     """SQLAlchemy URL; it may hold a password."""
 
 
+Grouping = Literal["none", "outcome", "tick"]
+
+GROUPS_BY: Mapping[str, Grouping] = {
+    "log": "none",
+    "webhook": "none",
+    "alertmanager": "tick",
+    "email": "outcome",
+    "apprise": "outcome",
+}
+"""Kind of notifier → what it bundles unless told otherwise: programs want single incidents,
+Alertmanager groups by itself, people want one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Which changes go through a notifier, and how many messages they make."""
+
+    matchers: tuple[Matcher, ...] = ()
+    severity: Severity = Severity.INFO
+    """At least."""
+    changes: frozenset[Change] = frozenset(Change)
+    group_by: Grouping = "none"
+    most_per_hour: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A template that an operator wrote."""
+
+    path: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Templates:
+    """Words of one notifier; None is ours."""
+
+    title: Template | None = None
+    text: Template | None = None
+    html: Template | None = None
+
+
+TEMPLATE_VARIABLES = (
+    "at", "cause", "causes", "change", "codes", "count", "expected", "failures", "headline",
+    "incident", "link", "outcome", "parts", "path", "rate_before", "rate_now", "rows", "severity",
+    "since", "text",
+)  # fmt: skip
+"""What a template may name."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogNotifier:
     """Incidents as log lines."""
 
     format: Literal["human", "json"] = "human"
+    route: Route = Route()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +179,7 @@ class WebhookNotifier:
     secret: str | None = field(default=None, repr=False)
     """Key of the HMAC-SHA256 signature."""
     timeout: timedelta = timedelta(seconds=10)
+    route: Route = Route()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +192,12 @@ class AlertmanagerNotifier:
     """On every alert, for routing."""
     runbook_url: str | None = None
     timeout: timedelta = timedelta(seconds=10)
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    """Bearer, instead of user and password."""
+    route: Route = Route(group_by="tick")
+    templates: Templates = Templates()
 
 
 Security = Literal["starttls", "tls", "none"]
@@ -157,9 +216,49 @@ class EmailNotifier:
     """None sends without signing in."""
     password: str | None = field(default=None, repr=False)
     timeout: timedelta = timedelta(seconds=20)
+    route: Route = Route(group_by="outcome")
+    templates: Templates = Templates()
 
 
-Notifier = LogNotifier | WebhookNotifier | AlertmanagerNotifier | EmailNotifier
+@dataclass(frozen=True, slots=True)
+class AppriseNotifier:
+    """Incidents to the services that Apprise knows."""
+
+    urls: tuple[str, ...] = field(repr=False)
+    """They hold keys and passwords."""
+    timeout: timedelta = timedelta(seconds=20)
+    route: Route = Route(group_by="outcome")
+    templates: Templates = Templates()
+
+
+Notifier = LogNotifier | WebhookNotifier | AlertmanagerNotifier | EmailNotifier | AppriseNotifier
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSettings:
+    """A ping per tick, so that somebody else notices when none comes."""
+
+    url: str = field(repr=False)
+    """Who knows it can send the ping."""
+    start: bool = True
+    timeout: timedelta = timedelta(seconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceWindow:
+    """A time in which incidents notify nobody."""
+
+    matchers: tuple[Matcher, ...] = ()
+    start: datetime | None = None
+    end: datetime | None = None
+    """Of a single window; else it comes back:"""
+    days: frozenset[int] = frozenset(range(7))
+    """Monday is 0."""
+    at: time = time(0)
+    """Wall clock of `zone`."""
+    length: timedelta = timedelta(0)
+    zone: str = "UTC"
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +289,8 @@ class Config:
     source: FilesSettings | KafkaSettings = FilesSettings()
     store: StoreSettings = StoreSettings()
     notifiers: tuple[Notifier, ...] = (LogNotifier(),)
+    heartbeat: HeartbeatSettings | None = None
+    maintenance: tuple[MaintenanceWindow, ...] = ()
     http: HttpSettings = HttpSettings()
 
     @property

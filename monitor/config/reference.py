@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any, Literal
 
@@ -13,21 +13,27 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from monitor.config.durations import format_duration
-from monitor.config.sections import (
+from monitor.config.notifier_sections import (
     AlertmanagerSection,
+    AppriseSection,
+    EmailSection,
+    LogSection,
+    NotifierSection,
+    WebhookSection,
+)
+from monitor.config.sections import (
     AttributeTable,
     DetectionSection,
     Document,
-    EmailSection,
+    HeartbeatSection,
     HttpSection,
     IncidentsSection,
     LearnerSection,
-    LogSection,
+    MaintenanceSection,
     OutcomeTable,
     SchemaSection,
     StoreSection,
     TimeTable,
-    WebhookSection,
     WindowSection,
 )
 from monitor.config.sources import FilesSection, KafkaSection
@@ -120,10 +126,14 @@ _TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[detection]", "", DetectionSection),
     ("[incidents]", "", IncidentsSection),
     ("[store]", "", StoreSection),
+    ("[[notifiers]]", "Every kind has these.", NotifierSection),
     ('[[notifiers]] kind = "log"', "Without any notifier there is this one.", LogSection),
     ('[[notifiers]] kind = "webhook"', "", WebhookSection),
     ('[[notifiers]] kind = "alertmanager"', "", AlertmanagerSection),
     ('[[notifiers]] kind = "email"', "", EmailSection),
+    ('[[notifiers]] kind = "apprise"', "", AppriseSection),
+    ("[heartbeat]", "", HeartbeatSection),
+    ("[[maintenance]]", "Either `start` and `end`, or `at` and `length`.", MaintenanceSection),
     ("[http]", "", HttpSection),
 )
 
@@ -149,7 +159,10 @@ def _sentence(text: str) -> str:
 def _rows(section: type[BaseModel], only: set[str] | None = None) -> Iterator[str]:
     yield "| Key | Type | Default | Meaning |"
     yield "|---|---|---|---|"
+    shared = NotifierSection.model_fields if section is not NotifierSection else {}
     for name, field in section.model_fields.items():
+        if issubclass(section, NotifierSection) and name in shared:
+            continue
         if only is None or name in only:
             meaning = _sentence(field.description or "").replace("|", "\\|")
             yield f"| `{name}` | {_type(field)} | {_default(field)} | {meaning} |"
@@ -193,6 +206,8 @@ def _type_name(annotation: Any) -> str:
         return " or ".join(f'`"{one.value}"`' for one in annotation)
     if annotation in (TimeTable, AttributeTable, OutcomeTable):
         return "text or table"
+    if annotation is datetime:
+        return "time"
     names = {str: "text", int: "whole number", float: "number", bool: "true or false"}
     return names.get(annotation, "duration")
 

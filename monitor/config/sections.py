@@ -5,19 +5,14 @@ Defaults are not written here: they come from the dataclasses that the sections 
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from monitor.config.fields import NO_TIME, Duration, Section, one_or_many
-from monitor.config.model import (
-    AlertmanagerNotifier,
-    EmailNotifier,
-    HttpSettings,
-    LogNotifier,
-    Security,
-    WebhookNotifier,
-)
+from monitor.config.fields import NO_TIME, Duration, Section, Texts, Url
+from monitor.config.model import HeartbeatSettings, HttpSettings
+from monitor.config.notifier_sections import Notifier
 from monitor.config.sources import FilesSection, Source
 from monitor.domain import (
     DetectionSettings,
@@ -47,18 +42,15 @@ def _tiers(value: object) -> object:
     return False if value == "free" else value
 
 
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 MethodName = Annotated[Method, BeforeValidator(_method)]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")]
-Url = Annotated[str, Field(pattern=r"^https?://[^\s/]+[^\s]*$")]
-MailAddress = Annotated[str, Field(pattern=r"^[^\s@<>,;:]+@[^\s@<>,;:]+$")]
 
 _window = WindowSettings()
 _learner = LearnerSettings()
 _detection = DetectionSettings()
 _incidents = IncidentSettings()
-_webhook = WebhookNotifier("http://x")
-_alertmanager = AlertmanagerNotifier(())
-_email = EmailNotifier("", "", ())
+_heartbeat = HeartbeatSettings("")
 _http = HttpSettings()
 
 
@@ -284,89 +276,6 @@ class StoreSection(Section):
     )
 
 
-class LogSection(Section):
-    """Incidents as log lines."""
-
-    kind: Literal["log"] = Field(description="`log`")
-    format: Literal["human", "json"] = Field(
-        default=LogNotifier().format, description="Shape of a line."
-    )
-
-
-class WebhookSection(Section):
-    """Incidents as HTTP posts."""
-
-    kind: Literal["webhook"] = Field(description="`webhook`")
-    url: Url = Field(description="Where to post.")
-    secret_file: str | None = Field(
-        default=None, description="A file that holds the key of the HMAC-SHA256 signature."
-    )
-    timeout: Duration = Field(default=_webhook.timeout, gt=NO_TIME, description="Of one delivery.")
-
-
-class AlertmanagerSection(Section):
-    """Incidents as alerts of Prometheus' Alertmanager."""
-
-    kind: Literal["alertmanager"] = Field(description="`alertmanager`")
-    urls: Annotated[list[Url], Field(min_length=1), BeforeValidator(one_or_many)] = Field(
-        description="Of every member of one cluster, for example `http://alertmanager:9093`; "
-        "all are told, one that takes it is enough."
-    )
-    labels: dict[str, str] = Field(
-        default_factory=dict,
-        description='Added to every alert, for routing: `{ severity = "page" }`.',
-    )
-    runbook_url: Url | None = Field(
-        default=None, description="What to do; the annotation of that name."
-    )
-    timeout: Duration = Field(
-        default=_alertmanager.timeout, gt=NO_TIME, description="Of one delivery to one of them."
-    )
-
-
-class EmailSection(Section):
-    """Incidents as mails, through one SMTP server."""
-
-    kind: Literal["email"] = Field(description="`email`")
-    host: str = Field(min_length=1, pattern=r"^\S+$", description="Of the server.")
-    port: int | None = Field(
-        default=None,
-        ge=1,
-        le=65535,
-        description="Of the server; left out, 587 for `starttls`, 465 for `tls`, 25 for `none`.",
-    )
-    security: Security = Field(
-        default=_email.security,
-        description="`starttls` refuses to go on without; `tls` is encrypted from the start.",
-    )
-    sender: MailAddress = Field(description="Address in From.")
-    recipients: Annotated[list[MailAddress], Field(min_length=1), BeforeValidator(one_or_many)] = (
-        Field(description="Addresses in To.")
-    )
-    user: str | None = Field(
-        default=None, min_length=1, description="Sign in as this one; left out: don't."
-    )
-    password_file: str | None = Field(
-        default=None, description="A file that holds the password of `user`."
-    )
-    timeout: Duration = Field(
-        default=_email.timeout, gt=NO_TIME, description="Of one step of the conversation."
-    )
-
-
-NOTIFIER_SECTIONS: dict[str, type[Section]] = {
-    "log": LogSection,
-    "webhook": WebhookSection,
-    "alertmanager": AlertmanagerSection,
-    "email": EmailSection,
-}
-"""By `kind`."""
-
-Notifier = Annotated[
-    LogSection | WebhookSection | AlertmanagerSection | EmailSection, Field(discriminator="kind")
-]
-
-
 class HttpSection(Section):
     """Metrics, health and the interface for programs."""
 
@@ -387,6 +296,49 @@ class HttpSection(Section):
     )
 
 
+class HeartbeatSection(Section):
+    """A dead man's switch: a ping at every tick, so that silence rings elsewhere."""
+
+    url: Url | None = Field(
+        default=None,
+        description="Called when a tick is done; `/start` is added at its start and `/fail` when "
+        "the source or the store fails, as healthchecks.io has it.",
+    )
+    url_file: str | None = Field(
+        default=None, description="A file that holds it: who knows the address can send the ping."
+    )
+    start: bool = Field(
+        default=_heartbeat.start, description="Ping at the start too: measures how long ticks take."
+    )
+    timeout: Duration = Field(default=_heartbeat.timeout, gt=NO_TIME, description="Of one ping.")
+
+
+class MaintenanceSection(Section):
+    """A time in which incidents are expected: they are tracked, but notify nobody."""
+
+    match: Texts = Field(
+        default_factory=list,
+        description='Which incidents, all conditions together: `["outcome=pay", "airline=AC"]`. '
+        "None: every incident.",
+    )
+    start: datetime | None = Field(
+        default=None, description="Of a single window, with its zone: `2026-12-01T22:00:00Z`."
+    )
+    end: datetime | None = Field(default=None, description="Of a single window.")
+    days: list[Weekday] = Field(
+        default_factory=list,
+        description="Of a window that comes back: `mon` … `sun`; none is every day.",
+    )
+    at: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")] | None = Field(
+        default=None, description="When it begins on these days, by the wall clock: `22:30`."
+    )
+    length: Duration | None = Field(
+        default=None, gt=NO_TIME, description="Of a window that comes back, at most 24 h."
+    )
+    zone: str = Field(default="UTC", description="Of `at`, for example `Europe/Lisbon`.")
+    note: str = Field(default="", max_length=500, description="Why; shown with what it silences.")
+
+
 class Document(Section):
     """The whole file."""
 
@@ -401,4 +353,6 @@ class Document(Section):
     incidents: IncidentsSection = IncidentsSection()
     store: StoreSection = StoreSection()
     notifiers: list[Notifier] = Field(default_factory=list)
+    heartbeat: HeartbeatSection = HeartbeatSection()
+    maintenance: list[MaintenanceSection] = Field(default_factory=list)
     http: HttpSection = HttpSection()

@@ -12,11 +12,12 @@ import pytest
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from monitor.app import Pipeline, _every, _Worker, make_notifiers
+from monitor.app import Pipeline, _every, _Worker
 from monitor.config import Config, load
 from monitor.edge.blobs import slice_from_bytes
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import Refreshing
+from monitor.edge.notifiers.making import make_notifiers
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.status import LiveState
 from monitor.edge.store import Store, StoreError, Work

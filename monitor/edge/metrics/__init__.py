@@ -164,9 +164,9 @@ class Metrics:
             if not duplicate:
                 self._rejected.labels(one.reason).inc(one.count)
 
-    def notified(self, notifier: str, result: str) -> None:
-        """One attempt: sent, retried or parked."""
-        self._notified.labels(notifier, result).inc()
+    def notified(self, notifier: str, result: str, times: int = 1) -> None:
+        """Messages sent, retried or parked; notifications skipped or held back."""
+        self._notified.labels(notifier, result).inc(times)
 
     def outbox(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Notifications that wait (pending) or were given up (parked), by notifier."""

@@ -67,6 +67,33 @@ class Refreshing(Notifier, Protocol):
         ...
 
 
+@runtime_checkable
+class Bundling(Notifier, Protocol):
+    """A notifier that can tell of several incidents in one message."""
+
+    def send_together(self, notifications: Sequence[Notification]) -> None:
+        """Tell them all, or raise; as `send`.
+
+        Args:
+            notifications: at least two, of different incidents.
+
+        Raises:
+            DeliveryError: it did not arrive.
+        """
+        ...
+
+
+@runtime_checkable
+class Collapsing(Notifier, Protocol):
+    """A notifier for whose receiver only the newest state of an incident counts.
+
+    When several changes of one incident have piled up, it is told one.
+    """
+
+    states_only: bool
+    """What began and ended before it could be told is not told at all."""
+
+
 def link_to(incident: Incident, console_url: str | None) -> str | None:
     """The incident's page.
 

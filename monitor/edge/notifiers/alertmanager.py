@@ -18,8 +18,9 @@ import httpx2
 from monitor import __version__
 from monitor.domain import Change, Incident, Notification, State
 from monitor.edge import documents
-from monitor.edge.notifiers import DeliveryError, link_to
-from monitor.edge.notifiers.message import headline, one_line, plain_text
+from monitor.edge.notifiers import DeliveryError
+from monitor.edge.notifiers.message import one_line
+from monitor.edge.notifiers.templates import Wording
 from monitor.edge.notifiers.webhook import post
 
 HOLD = timedelta(minutes=5)
@@ -42,7 +43,13 @@ class AlertmanagerNotifier:
         runbook_url: what to do, for the annotation.
         name: for the outbox.
         now: the clock.
+        user: sign in by HTTP Basic.
+        password: of the user.
+        token: bearer, instead of user and password.
+        wording: the operators' own words.
     """
+
+    states_only = True
 
     def __init__(
         self,
@@ -53,12 +60,16 @@ class AlertmanagerNotifier:
         runbook_url: str | None = None,
         name: str = "alertmanager",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        user: str | None = None,
+        password: str | None = None,
+        token: str | None = None,
+        wording: Wording | None = None,
     ) -> None:
         self.name = name
         self.every = timedelta(minutes=1)
         self._urls = [f"{url.rstrip('/')}/api/v2/alerts" for url in urls]
         self._labels = dict(labels or {})
-        self._console_url = console_url
+        self._wording = wording or Wording(console_url=console_url)
         self._runbook_url = runbook_url
         self._now = now
         self._resolved: dict[str, tuple[datetime, dict[str, Any]]] = {}
@@ -66,22 +77,28 @@ class AlertmanagerNotifier:
         self._client = httpx2.Client(
             timeout=timeout.total_seconds(),
             follow_redirects=False,
+            auth=None if user is None else (user, password or ""),
             headers={
                 "User-Agent": f"least-monitor/{__version__}",
                 "Content-Type": "application/json",
+                **({} if token is None else {"Authorization": f"Bearer {token}"}),
             },
         )
 
     def send(self, notification: Notification) -> None:
         """See `Notifier`. Arrives when one of the Alertmanagers has it: they tell each other."""
+        self.send_together((notification,))
+
+    def send_together(self, notifications: Sequence[Notification]) -> None:
+        """See `Bundling`. Alertmanager groups by itself; this saves it requests."""
         now = self._now()
-        incident = notification.incident
-        alert = self._alert(incident, notification.change, now)
-        self._post([alert])
-        if incident.state is State.RESOLVED:
-            self._resolved[incident.id] = (now, alert)
-        else:
-            self._resolved.pop(incident.id, None)
+        alerts = [self._alert(n.incident, n.change, now) for n in notifications]
+        self._post(alerts)
+        for notification, alert in zip(notifications, alerts, strict=True):
+            if notification.incident.state is State.RESOLVED:
+                self._resolved[notification.incident.id] = (now, alert)
+            else:
+                self._resolved.pop(notification.incident.id, None)
 
     def refresh(self, incidents: Sequence[Incident]) -> None:
         """See `Refreshing`."""
@@ -89,7 +106,7 @@ class AlertmanagerNotifier:
         self._resolved = {
             key: (at, alert)
             for key, (at, alert) in self._resolved.items()
-            if now - at < REPEAT_RESOLVED
+            if abs(now - at) < REPEAT_RESOLVED  # the clock may be set back
         }
         alerts = [self._alert(incident, Change.UNCHANGED, now) for incident in incidents]
         alerts += [alert for _, alert in self._resolved.values()]
@@ -103,11 +120,13 @@ class AlertmanagerNotifier:
     def _alert(self, incident: Incident, change: Change, now: datetime) -> dict[str, Any]:
         finding = incident.finding
         told = Notification(incident, change, now)
-        link = link_to(incident, self._console_url)
+        link = self._wording.link(incident)
         ends = now if incident.state is State.RESOLVED else now + HOLD
         annotations = {
-            "summary": headline(told),
-            "description": plain_text(told, link),
+            "summary": self._wording.title((told,)),
+            "description": self._wording.text((told,)),
+            "severity": incident.severity.value,
+            "state": incident.state.value,
             "cause": one_line(str(finding.cause)),
             "path": one_line(" → ".join(finding.path)),
             "runbook_url": self._runbook_url,

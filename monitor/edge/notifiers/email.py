@@ -16,13 +16,24 @@ from typing import Literal
 import structlog
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from monitor.domain import Change, Notification
-from monitor.edge.notifiers import DeliveryError, link_to
-from monitor.edge.notifiers.message import details, headline, one_line, plain_text
+from monitor.domain import Change, Notification, Severity
+from monitor.edge.notifiers import DeliveryError
+from monitor.edge.notifiers.message import (
+    MOST_PARTS,
+    details,
+    leading,
+    listed,
+    one_line,
+    part,
+    together_details,
+    worst,
+)
+from monitor.edge.notifiers.templates import Wording
 from monitor.edge.notifiers.webhook import delivery_id
 
 _RED, _GREEN = "#b3261e", "#1e6b3c"
 _LONGEST_SUBJECT = 200
+_MOST_REFERENCES = 20
 
 _log = structlog.get_logger("email")
 
@@ -41,7 +52,10 @@ class EmailNotifier:
         timeout: of one step of the conversation.
         console_url: where people reach the console; for the link.
         name: for the outbox.
+        wording: the operators' own words.
     """
+
+    states_only = False
 
     def __init__(
         self,
@@ -55,6 +69,7 @@ class EmailNotifier:
         timeout: timedelta = timedelta(seconds=20),
         console_url: str | None = None,
         name: str = "email",
+        wording: Wording | None = None,
     ) -> None:
         self.name = name
         self._host, self._port = host, port
@@ -63,7 +78,7 @@ class EmailNotifier:
         self._security = security
         self._username, self._password = username, password
         self._timeout = timeout.total_seconds()
-        self._console_url = console_url
+        self._wording = wording or Wording(console_url=console_url)
         self._pages = Environment(
             loader=PackageLoader("monitor.edge.notifiers", package_path="."),
             autoescape=True,
@@ -71,39 +86,64 @@ class EmailNotifier:
             trim_blocks=True,
         )
 
-    def message(self, notification: Notification) -> EmailMessage:
+    def message(self, *notifications: Notification) -> EmailMessage:
         """The mail. Its Message-ID is the same at every attempt, so servers may drop doubles."""
-        incident, link = notification.incident, link_to(notification.incident, self._console_url)
-        title = headline(notification)
+        first, title = notifications[0], self._wording.title(notifications)
+        together = len(notifications) > 1
         mail = EmailMessage(policy=policy.SMTP)
         mail["From"] = self._sender
         mail["To"] = ", ".join(self._recipients)
         mail["Subject"] = title[:_LONGEST_SUBJECT]
-        mail["Date"] = format_datetime(notification.at)
+        mail["Date"] = format_datetime(max(n.at for n in notifications))
         domain = Address(addr_spec=self._sender).domain or "localhost"
-        thread = f"<{one_line(incident.id)}@{domain}>"
-        if notification.change is Change.OPENED:
-            mail["Message-ID"] = thread
+        threads = [f"<{one_line(n.incident.id)}@{domain}>" for n in notifications]
+        if not together and first.change is Change.OPENED:
+            mail["Message-ID"] = threads[0]
         else:
-            mail["Message-ID"] = f"<{delivery_id(notification)}@{domain}>"
-            mail["In-Reply-To"] = mail["References"] = thread
+            mail["Message-ID"] = f"<{delivery_id(*notifications)}@{domain}>"
+            if not together:
+                mail["In-Reply-To"] = threads[0]
+            mail["References"] = " ".join(threads[:_MOST_REFERENCES])
         # Keeps holiday answers from coming back.
         mail["Auto-Submitted"] = "auto-generated"
-        mail.set_content(plain_text(notification, link) + "\n")
-        html = self._pages.get_template("mail.html").render(
-            headline=title,
-            change=notification.change.value,
-            colour=_GREEN if notification.change is Change.RESOLVED else _RED,
-            path=[one_line(node) for node in incident.finding.path],
-            facts=[fact for fact in details(notification) if fact[0] != "path"],
-            link=link,
-        )
+        if worst(notifications) is Severity.CRITICAL and leading(notifications) is Change.OPENED:
+            mail["Importance"] = "high"
+        mail.set_content(self._wording.text(notifications) + "\n")
+        html = self._wording.html(notifications) or self._page(notifications, title)
         mail.add_alternative(html, subtype="html")
         return mail
 
+    def _page(self, notifications: Sequence[Notification], title: str) -> str:
+        first, change = notifications[0], leading(notifications)
+        together = len(notifications) > 1
+        facts = together_details(notifications) if together else details(first)
+        return self._pages.get_template("mail.html").render(
+            headline=title,
+            change=change.value,
+            severity=worst(notifications).value,
+            colour=_GREEN if change in (Change.RESOLVED, Change.MERGED) else _RED,
+            path=[] if together else [one_line(node) for node in first.incident.finding.path],
+            facts=[fact for fact in facts if fact[0] not in ("path", "severity")],
+            parts=[
+                (n.change.value, one_line(n.incident.finding.outcome), part(n), self._link(n))
+                for n in (listed(notifications) if together else ())
+            ],
+            more=max(0, len(notifications) - MOST_PARTS) if together else 0,
+            link=None if together else self._link(first),
+        )
+
+    def _link(self, notification: Notification) -> str | None:
+        return self._wording.link(notification.incident)
+
     def send(self, notification: Notification) -> None:
         """See `Notifier`. Codes 5xx and a refused sign-in are permanent."""
-        mail = self.message(notification)
+        self._send(self.message(notification))
+
+    def send_together(self, notifications: Sequence[Notification]) -> None:
+        """See `Bundling`."""
+        self._send(self.message(*notifications))
+
+    def _send(self, mail: EmailMessage) -> None:
         try:
             with ExitStack() as stack:
                 server = stack.enter_context(self._connect())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter as Tally
+from collections.abc import Callable, Mapping, Sequence
 
-from monitor.domain import Change, Method, Notification
+from monitor.domain import Cause, Change, Incident, Method, Notification, Severity
 from monitor.edge.wording import cause_text, duration, number, percent, probability, time_text
 
 _HEADLINES = {
@@ -25,6 +26,119 @@ def headline(notification: Notification) -> str:
             outcome=finding.outcome, cause=cause_text(finding.cause)
         )
     )
+
+
+MOST_PARTS = 25
+"""Parts of a bundle that a message lists."""
+
+_NEWS = (Change.OPENED, Change.WORSENED, Change.REFINED, Change.MERGED, Change.RESOLVED)
+_TOGETHER = {
+    Change.OPENED: "{outcomes} failing: {causes}",
+    Change.WORSENED: "{outcomes} getting worse: {causes}",
+    Change.REFINED: "{outcomes} failing, and more is known of why: {causes}",
+    Change.UNCHANGED: "{outcomes} still failing: {causes}",
+}
+
+
+def leading(notifications: Sequence[Notification]) -> Change:
+    """The change that a bundle is about: what opens comes before what ends."""
+    return min((n.change for n in notifications), key=lambda c: _NEWS.index(c) if c in _NEWS else 9)
+
+
+def worst(notifications: Sequence[Notification]) -> Severity:
+    """The highest severity of a bundle."""
+    return max((n.incident.severity for n in notifications), key=lambda s: s.rank)
+
+
+def together_headline(notifications: Sequence[Notification]) -> str:
+    """One line about several incidents; about one it is `headline`."""
+    if len(notifications) == 1:
+        return headline(notifications[0])
+    outcomes = list(dict.fromkeys(n.incident.finding.outcome for n in notifications))
+    many = len(outcomes) > 1
+    lead, causes = leading(notifications), _causes(notifications)
+    named = f"{len(outcomes)} outcomes" if many else outcomes[0]
+    if lead in _TOGETHER:
+        text = _TOGETHER[lead].format(outcomes=f"{named} {'are' if many else 'is'}", causes=causes)
+    elif lead is Change.RESOLVED:
+        text = f"{named} {'work' if many else 'works'} again: {causes}"
+    else:
+        text = f"{named}: {causes}, which go on as other incidents"
+    return one_line(text)
+
+
+def _causes(notifications: Sequence[Notification]) -> str:
+    """Causes in one attribute are listed, as a storm's destinations; others are counted."""
+    causes = [n.incident.finding.cause for n in notifications]
+    names = {name for cause in causes for name, _ in cause.selector}
+    if len(names) == 1 and all(cause.selector for cause in causes):
+        values = dict.fromkeys(v for cause in causes for _, vs in cause.selector for v in vs)
+        return f"{len(causes)} causes, {cause_text(Cause(((names.pop(), tuple(values)),)), 3)}"
+    return f"{len(causes)} causes"
+
+
+def together_details(notifications: Sequence[Notification]) -> Sequence[tuple[str, str]]:
+    """The facts of a bundle as (name, value)."""
+    counts = Tally(n.change for n in notifications)
+    outcomes = Tally(n.incident.finding.outcome for n in notifications)
+    facts = [
+        ("severity", worst(notifications).value),
+        ("since", time_text(min(n.incident.latest.began for n in notifications))),
+    ]
+    if len(counts) > 1:
+        facts.append(("changes", _tally({c.value: counts[c] for c in _NEWS if c in counts})))
+    if len(outcomes) > 1:
+        facts.append(("outcomes", _tally(outcomes)))
+    return [(name, one_line(value)) for name, value in facts]
+
+
+def _tally(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def part(notification: Notification) -> str:
+    """One incident of a bundle in one line."""
+    incident = notification.incident
+    finding = incident.latest
+    return one_line(
+        f"{cause_text(incident.finding.cause)}: {number(finding.observed)} of "
+        f"{number(finding.rows)} failed, {number(finding.expected)} expected, "
+        f"{percent(finding.rate_now)}, {incident.severity.value}"
+    )
+
+
+def listed(notifications: Sequence[Notification]) -> Sequence[Notification]:
+    """The parts that a message shows: the worst, and the most failures, first."""
+    order = sorted(
+        notifications, key=lambda n: (-n.incident.severity.rank, -n.incident.latest.observed)
+    )
+    return order[:MOST_PARTS]
+
+
+def together_text(
+    notifications: Sequence[Notification], link: Callable[[Incident], str | None]
+) -> str:
+    """A message about several incidents, in lines of text.
+
+    Args:
+        notifications: at least one.
+        link: to an incident's page.
+    """
+    if len(notifications) == 1:
+        return plain_text(notifications[0], link(notifications[0].incident))
+    facts = together_details(notifications)
+    width = max(len(name) for name, _ in facts)
+    lines = [together_headline(notifications)]
+    lines += [f"  {name.ljust(width)}  {value}" for name, value in facts]
+    mixed = len({n.incident.finding.outcome for n in notifications}) > 1
+    for notification in listed(notifications):
+        outcome = f"{one_line(notification.incident.finding.outcome)}, " if mixed else ""
+        lines.append(f"- {notification.change.value}: {outcome}{part(notification)}")
+        if address := link(notification.incident):
+            lines.append(f"  {address}")
+    if len(notifications) > MOST_PARTS:
+        lines.append(f"and {len(notifications) - MOST_PARTS} more")
+    return "\n".join(lines)
 
 
 def details(notification: Notification) -> Sequence[tuple[str, str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
@@ -93,9 +93,19 @@ class WebhookNotifier:
 
     def send(self, notification: Notification) -> None:
         """See `Notifier`. A 4xx other than 408, 425 and 429 is permanent, and so is a redirect."""
-        link = link_to(notification.incident, self._console_url)
-        body = documents.dumps(documents.notification_document(notification, link))
-        headers = {"Idempotency-Key": delivery_id(notification)}
+        self._post((notification,))
+
+    def send_together(self, notifications: Sequence[Notification]) -> None:
+        """See `Bundling`: the first as ever, the others in ``parts``."""
+        self._post(notifications)
+
+    def _post(self, notifications: Sequence[Notification]) -> None:
+        first, *others = (
+            documents.notification_document(n, link_to(n.incident, self._console_url))
+            for n in notifications
+        )
+        body = documents.dumps(first | ({"parts": others} if others else {}))
+        headers = {"Idempotency-Key": delivery_id(*notifications)}
         if self._secret is not None:
             headers[SIGNATURE] = sign(self._secret, self._now(), body)
         post(self._client, self._url, body, headers, self._now)
@@ -105,16 +115,16 @@ class WebhookNotifier:
         self._client.close()
 
 
-def delivery_id(notification: Notification) -> str:
-    """The same for every attempt at one notification.
+def delivery_id(*notifications: Notification) -> str:
+    """The same for every attempt at one message.
 
     It lets a receiver drop what it has already seen.
     """
-    parts = (
-        notification.incident.id,
-        notification.change.value,
-        documents.time_text(notification.at),
-    )
+    parts = [
+        text
+        for n in notifications
+        for text in (n.incident.id, n.change.value, documents.time_text(n.at))
+    ]
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
 

@@ -7,7 +7,7 @@ no notification is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -111,7 +111,7 @@ class OutboxCount:
 
     notifier: str
     status: str
-    """pending, sent or parked."""
+    """pending, sent, parked or skipped."""
     count: int
 
 
@@ -207,20 +207,32 @@ class Store(Protocol):
         """The first few rejected records of each reason, for the operator to look at."""
         ...
 
-    def due(self, now: datetime, limit: int = 100) -> list[OutboxItem]:
+    def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
         """Notifications to send now, oldest first.
 
         For one incident and notifier the order is kept: nothing overtakes a message that
-        still waits for its next attempt.
+        still waits for its next attempt. Once that is due, all that followed it is too.
         """
         ...
 
-    def sent(self, item: OutboxItem) -> None:
-        """The notification arrived."""
+    def sent(self, *items: OutboxItem) -> None:
+        """The notifications arrived."""
         ...
 
     def failed(self, item: OutboxItem, error: str, retry_at: datetime | None) -> None:
         """An attempt failed; try again at `retry_at`, or park it for good when None."""
+        ...
+
+    def held(self, items: Sequence[OutboxItem], reason: str, until: datetime) -> None:
+        """Not to be sent before `until`: a silence, or too many messages. No attempt was made."""
+        ...
+
+    def skipped(self, items: Sequence[OutboxItem], reason: str) -> None:
+        """Never to be sent: filtered, silenced until it was over, or told by a later one."""
+        ...
+
+    def fates(self, notifier: str, incidents: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Incident id → what became of its earlier notifications: sent, skipped, parked."""
         ...
 
     def told(self, notifier: str) -> tuple[Incident, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -87,7 +88,7 @@ class MemoryStore:
         self._outbox = {
             key: outgoing
             for key, outgoing in self._outbox.items()
-            if outgoing.status != "sent"
+            if outgoing.status not in ("sent", "skipped")
             or outgoing.item.notification.at >= before
             or self._get(outgoing.item.notification.incident.id).state is not State.RESOLVED
         }
@@ -201,23 +202,54 @@ class MemoryStore:
         with self._lock:
             return [r for reason in sorted(self._records) for r in self._records[reason]][:limit]
 
-    def due(self, now: datetime, limit: int = 100) -> list[OutboxItem]:
+    def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
         """See `Store`."""
         with self._lock:
-            first: dict[tuple[str, str], _Outgoing] = {}
+            waiting: set[tuple[str, str]] = set()
+            found = []
             for outgoing in self._outbox.values():
                 if outgoing.status == "pending":
                     item = outgoing.item
-                    first.setdefault((item.notifier, item.notification.incident.id), outgoing)
-            return [o.item for o in first.values() if o.next_at is None or o.next_at <= now][:limit]
+                    key = (item.notifier, item.notification.incident.id)
+                    if outgoing.next_at is not None and outgoing.next_at > now:
+                        waiting.add(key)
+                    if key not in waiting:
+                        found.append(item)
+            return found[:limit]
 
     def _find(self, item: OutboxItem) -> _Outgoing:
         return next(o for o in self._outbox.values() if o.item.id == item.id)
 
-    def sent(self, item: OutboxItem) -> None:
+    def sent(self, *items: OutboxItem) -> None:
         """See `Store`."""
         with self._lock:
-            self._find(item).status = "sent"
+            for item in items:
+                self._find(item).status = "sent"
+
+    def held(self, items: Sequence[OutboxItem], reason: str, until: datetime) -> None:
+        """See `Store`."""
+        with self._lock:
+            for item in items:
+                outgoing = self._find(item)
+                outgoing.item, outgoing.next_at = replace(outgoing.item, error=reason), until
+
+    def skipped(self, items: Sequence[OutboxItem], reason: str) -> None:
+        """See `Store`."""
+        with self._lock:
+            for item in items:
+                outgoing = self._find(item)
+                outgoing.item, outgoing.status = replace(outgoing.item, error=reason), "skipped"
+
+    def fates(self, notifier: str, incidents: Iterable[str]) -> dict[str, frozenset[str]]:
+        """See `Store`."""
+        with self._lock:
+            found: dict[str, frozenset[str]] = dict.fromkeys(incidents, frozenset())
+            for outgoing in self._outbox.values():
+                item = outgoing.item
+                known = item.notification.incident.id in found
+                if item.notifier == notifier and known and outgoing.status != "pending":
+                    found[item.notification.incident.id] |= {outgoing.status}
+            return found
 
     def failed(self, item: OutboxItem, error: str, retry_at: datetime | None) -> None:
         """See `Store`."""

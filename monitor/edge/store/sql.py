@@ -362,13 +362,14 @@ class SqlStore:
             found = connection.execute(query.order_by(table.reason, table.id).limit(limit))
             return [Rejected(*row) for row in found]
 
-    def due(self, now: datetime, limit: int = 100) -> list[OutboxItem]:
+    def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
         """See `Store`."""
         waiting, earlier = tables.outbox.c, tables.outbox.alias().c
         overtakes = (
             select(earlier.id)
             .where(
                 earlier.status == "pending",
+                earlier.next_at > now,
                 earlier.notifier == waiting.notifier,
                 earlier.incident == waiting.incident,
                 earlier.id < waiting.id,
@@ -381,21 +382,39 @@ class SqlStore:
         with self._read() as connection:
             return [_item(row) for row in connection.execute(query.order_by("id").limit(limit))]
 
-    def sent(self, item: OutboxItem) -> None:
+    def sent(self, *items: OutboxItem) -> None:
         """See `Store`."""
-        self._mark(item, {"status": "sent"})
+        self._mark(items, {"status": "sent"})
+
+    def held(self, items: Sequence[OutboxItem], reason: str, until: datetime) -> None:
+        """See `Store`."""
+        self._mark(items, {"error": reason, "next_at": until})
+
+    def skipped(self, items: Sequence[OutboxItem], reason: str) -> None:
+        """See `Store`."""
+        self._mark(items, {"status": "skipped", "error": reason})
 
     def failed(self, item: OutboxItem, error: str, retry_at: datetime | None) -> None:
         """See `Store`."""
         values: dict[str, Any] = {"attempts": tables.outbox.c.attempts + 1, "error": error}
         values |= {"status": "parked"} if retry_at is None else {"next_at": retry_at}
-        self._mark(item, values)
+        self._mark([item], values)
 
-    def _mark(self, item: OutboxItem, values: Mapping[str, Any]) -> None:
+    def _mark(self, items: Sequence[OutboxItem], values: Mapping[str, Any]) -> None:
         with self._write() as connection:
-            connection.execute(
-                update(tables.outbox).where(tables.outbox.c.id == item.id).values(**values)
-            )
+            ids = tables.outbox.c.id.in_([item.id for item in items])
+            connection.execute(update(tables.outbox).where(ids).values(**values))
+
+    def fates(self, notifier: str, incidents: Iterable[str]) -> dict[str, frozenset[str]]:
+        """See `Store`."""
+        table, wanted = tables.outbox.c, list(incidents)
+        query = select(table.incident, table.status).distinct()
+        query = query.where(table.notifier == notifier, table.status != "pending")
+        found: dict[str, frozenset[str]] = dict.fromkeys(wanted, frozenset())
+        with self._read() as connection:
+            for incident, status in connection.execute(query.where(table.incident.in_(wanted))):
+                found[incident] |= {status}
+        return found
 
     def told(self, notifier: str) -> tuple[Incident, ...]:
         """See `Store`."""
@@ -433,7 +452,7 @@ def _commits(connection: Connection) -> int:
 def _drop_sent(connection: Connection, before: datetime) -> None:
     table, incidents = tables.outbox.c, tables.incidents.c
     over = select(incidents.id).where(incidents.state == State.RESOLVED.value)
-    old = and_(table.status == "sent", table.at < before, table.incident.in_(over))
+    old = and_(table.status.in_(("sent", "skipped")), table.at < before, table.incident.in_(over))
     connection.execute(delete(tables.outbox).where(old))
 
 
