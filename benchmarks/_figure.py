@@ -29,12 +29,10 @@ def panels(
         parts.append(_text(LEFT + c * (WIDTH + 14) + WIDTH / 2, TOP - 16, column, "middle", 12))
     for r, row in enumerate(rows):
         values = [v for c in columns for line in series.get((row, c), {}).values() for _, v in line]
-        xs = [x for c in columns for line in series.get((row, c), {}).values() for x, _ in line]
         if not values:
             continue
         log = row in logarithmic
         low, high = _limits(values, log)
-        first, last = math.log(min(xs)), math.log(max(xs))
         top = TOP + r * (HEIGHT + GAP)
         parts.append(_text(12, top + HEIGHT / 2, row, "middle", 12, turn=-90))
 
@@ -43,6 +41,10 @@ def panels(
             return HEIGHT * (1 - (value - low) / (high - low))
 
         for c, column in enumerate(columns):
+            xs = sorted({x for line in series.get((row, column), {}).values() for x, _ in line})
+            if not xs:
+                continue
+            first, last = math.log(xs[0]), math.log(xs[-1])
             left = LEFT + c * (WIDTH + 14)
             parts.append(
                 f'<rect x="{left}" y="{top}" width="{WIDTH}" height="{HEIGHT}" class="frame"/>'
@@ -52,9 +54,9 @@ def panels(
                 parts.append(f'<path d="M{left} {y:.1f}h{WIDTH}" class="grid"/>')
                 if c == 0:
                     parts.append(_text(left - 5, y + 4, f"{tick:g}", "end", 10))
-            for x in sorted(set(xs)):
+            for x in xs if len(xs) <= 6 else (xs[0], xs[-1]):
                 at = left + 8 + (WIDTH - 16) * (math.log(x) - first) / max(last - first, 1e-9)
-                parts.append(_text(at, top + HEIGHT + 13, f"{x:g}", "middle", 10))
+                parts.append(_text(at, top + HEIGHT + 13, f"{x:.3g}", "middle", 10))
             for name, line in series.get((row, column), {}).items():
                 colour = COLOURS[names.index(name) % len(COLOURS)]
                 points = [
