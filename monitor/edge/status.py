@@ -19,6 +19,8 @@ class Status:
     """The window is rebuilt and ticks run."""
     reason: str = "starting"
     """Why it is not ready."""
+    standby: str = ""
+    """Who leads while this process waits; empty when it leads itself."""
     problem: str = ""
     """Why the process should be restarted; empty is healthy."""
     source: str = ""

@@ -61,6 +61,7 @@ class Api:
             "version": __version__,
             "ready": status.ready,
             "reason": "" if status.ready else status.reason,
+            "role": "standby" if status.standby else "leader",
             "problem": status.problem,
             "source": status.source,
             "started_at": _time(status.started_at),

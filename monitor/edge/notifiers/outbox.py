@@ -89,6 +89,7 @@ class Outbox:
         receiver costs one timeout a round and does not hold up the others.
 
         Raises:
+            LeadershipLostError: another process sends now.
             StoreError: the store failed. What was sent but not yet marked will be sent again.
         """
         arrived = 0
@@ -170,6 +171,8 @@ class Outbox:
         for bundle in bundles:
             if self._stopping:
                 return arrived, True
+            # Since the last look another process may have taken over, and this one have slept.
+            self._store.confirm_lease()
             try:
                 if isinstance(notifier, Bundling) and len(bundle.notifications) > 1:
                     notifier.send_together(bundle.notifications)
@@ -226,6 +229,7 @@ class Outbox:
             if last is not None and timedelta(0) <= now - last < notifier.every:
                 continue
             self._refreshed[name] = now
+            self._store.confirm_lease()
             try:
                 notifier.refresh(self._store.told(name))
             except DeliveryError as error:
@@ -252,6 +256,7 @@ class Outbox:
         """End after the attempt at hand; what is left stays in the store."""
         self._stopping = True
         self._woken.set()
+        self._refreshed.clear()
         if self._thread is not None:
             self._thread.join(timeout.total_seconds())
             self._thread = None

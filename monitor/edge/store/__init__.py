@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from monitor.domain import Incident, Notification, Rejected, State
+from monitor.edge.store.lease import LENGTH, Lease
 
 LATEST_DIAGNOSIS = "diagnosis"
 """Name of the state blob with the newest tick (`documents.diagnosis_document` as JSON)."""
@@ -31,6 +32,10 @@ class StoreError(Exception):
 
 class IncidentNotFoundError(StoreError):
     """No incident, or more than one, answers to the id."""
+
+
+class LeadershipLostError(StoreError):
+    """Another process has taken over the store; this one must write and send nothing more."""
 
 
 class ConflictError(StoreError):
@@ -122,7 +127,7 @@ class Store(Protocol):
     """
 
     def commit(self, work: Work) -> None:
-        """Write everything or nothing.
+        """Write everything or nothing; nothing when another one leads.
 
         An acknowledgement made by an operator in the meantime is kept.
         """
@@ -245,6 +250,39 @@ class Store(Protocol):
 
     def parked(self, limit: int = 100) -> list[OutboxItem]:
         """Notifications given up, newest first, with the reason."""
+        ...
+
+    def take_lease(self, length: timedelta = LENGTH) -> Lease:
+        """Lead from now on, if nobody else does; else the lease of the one who does.
+
+        A lease can be taken when its owner resigned, was silent for `length`, or is seen to be
+        gone. From then on `commit`, `sent` and `failed` of the owner before are refused.
+        """
+        ...
+
+    def renew_lease(self, length: timedelta = LENGTH) -> None:
+        """Go on leading.
+
+        Raises:
+            LeadershipLostError: another one leads.
+        """
+        ...
+
+    def confirm_lease(self) -> None:
+        """To be asked before anything irrevocable is done outside of the store.
+
+        Raises:
+            LeadershipLostError: another one leads.
+            StoreError: the same, and this one never led.
+        """
+        ...
+
+    def resign(self) -> None:
+        """End leading, so that the next one need not wait."""
+        ...
+
+    def lease(self) -> Lease | None:
+        """Who leads; None when nobody has taken it."""
         ...
 
     def close(self) -> None:

@@ -16,6 +16,19 @@ from monitor.edge.store import StoreError
 _WRITER_LOCK = 0x1EA57
 """PostgreSQL advisory lock: one writer at a time, as SQLite has it anyway."""
 
+_POSTGRES = {
+    "connect_timeout": 10,
+    # A host that vanished without a word is noticed in seconds, not after a quarter of an hour.
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 5,
+    "tcp_user_timeout": 15_000,
+    # A leader stopped in the middle of a commit must not keep the next one out: the server
+    # takes its transaction back.
+    "options": "-c idle_in_transaction_session_timeout=10s -c lock_timeout=20s",
+}
+"""For libpq."""
+
 
 class Database:
     """Transactions on one database.
@@ -52,7 +65,11 @@ class Database:
                 self._engine = create_engine(parsed, connect_args=timeout)
             else:
                 # A server may restart between two ticks.
-                self._engine = create_engine(parsed, pool_pre_ping=True)
+                self._engine = create_engine(
+                    parsed,
+                    pool_pre_ping=True,
+                    connect_args=_POSTGRES if parsed.get_driver_name().startswith("psyco") else {},
+                )
         except (ArgumentError, NoSuchModuleError) as error:
             raise StoreError(f"[store] url is not understood: {error}") from error
         except ModuleNotFoundError as error:
@@ -81,6 +98,9 @@ class Database:
         # middle is refused at once instead of waiting.
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(write=True)
+            if not self.sqlite:
+                # What is read behind the lock must be what the writer before has left.
+                connection = connection.execution_options(isolation_level="READ COMMITTED")
             with connection.begin():
                 if not self.sqlite:
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from monitor.domain import Incident, Notification, Rejected, State
 from monitor.edge.store import (
@@ -22,6 +22,7 @@ from monitor.edge.store import (
     merge,
     only,
 )
+from monitor.edge.store.lease import LENGTH, Lease
 
 
 @dataclass(slots=True)
@@ -282,6 +283,23 @@ class MemoryStore:
         with self._lock:
             given_up = [o.item for o in self._outbox.values() if o.status == "parked"]
         return given_up[::-1][:limit]
+
+    def take_lease(self, length: timedelta = LENGTH) -> Lease:
+        """Nobody else can reach this store."""
+        return Lease("this process", 1, True, length)
+
+    def renew_lease(self, length: timedelta = LENGTH) -> None:
+        """See `take_lease`."""
+
+    def confirm_lease(self) -> None:
+        """See `take_lease`."""
+
+    def resign(self) -> None:
+        """See `take_lease`."""
+
+    def lease(self) -> Lease | None:
+        """Only this process can lead; when, nobody asks."""
+        return None
 
     def close(self) -> None:
         """Nothing to release."""

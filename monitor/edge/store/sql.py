@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -40,12 +40,14 @@ from monitor.edge.store import (
     Verdict,
     Work,
     acknowledged,
+    leasing,
     merge,
     migrations,
     only,
     tables,
 )
 from monitor.edge.store.database import Database
+from monitor.edge.store.lease import LENGTH, Identity, Lease
 
 _Rows = list[dict[str, Any]]
 
@@ -74,6 +76,8 @@ class SqlStore:
             self._database.close()
             raise
         self._seen_lock = threading.Lock()
+        self._me = Identity.new()
+        self._epoch: int | None = None
 
     def _migrate(self) -> None:
         # Looking first costs no write lock: pages and commands open while a tick is written.
@@ -94,6 +98,7 @@ class SqlStore:
     def commit(self, work: Work) -> None:
         """See `Store`. Refused when another process has committed since the last `load`."""
         with self._write() as connection:
+            leasing.confirm(connection, self._me, self._epoch)
             claimed = self._claim(connection)
             self._upsert(
                 connection,
@@ -402,6 +407,7 @@ class SqlStore:
 
     def _mark(self, items: Sequence[OutboxItem], values: Mapping[str, Any]) -> None:
         with self._write() as connection:
+            leasing.confirm(connection, self._me, self._epoch)
             ids = tables.outbox.c.id.in_([item.id for item in items])
             connection.execute(update(tables.outbox).where(ids).values(**values))
 
@@ -439,6 +445,41 @@ class SqlStore:
         query = _items().where(table.status == "parked").order_by(table.id.desc()).limit(limit)
         with self._read() as connection:
             return [_item(row) for row in connection.execute(query)]
+
+    def take_lease(self, length: timedelta = LENGTH) -> Lease:
+        """See `Store`."""
+        with self._read() as connection:  # looking costs those who wait no write
+            lease = leasing.held(connection, self._me)
+            waiting = lease is not None and not leasing.can_be_taken(connection, self._me)
+        if lease is not None and waiting:
+            return lease
+        with self._write() as connection:
+            lease = leasing.take(connection, self._me, length)
+        if lease.mine:
+            self._epoch = lease.epoch
+        return lease
+
+    def renew_lease(self, length: timedelta = LENGTH) -> None:
+        """See `Store`."""
+        assert self._epoch is not None, "take it first"
+        with self._write() as connection:
+            leasing.renew(connection, self._me, self._epoch, length)
+
+    def confirm_lease(self) -> None:
+        """See `Store`."""
+        with self._read() as connection:
+            leasing.confirm(connection, self._me, self._epoch)
+
+    def resign(self) -> None:
+        """See `Store`."""
+        with self._write() as connection:
+            leasing.resign(connection, self._me)
+        self._epoch = None
+
+    def lease(self) -> Lease | None:
+        """See `Store`."""
+        with self._read() as connection:
+            return leasing.held(connection, self._me)
 
     def close(self) -> None:
         """See `Store`."""

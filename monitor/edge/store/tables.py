@@ -65,6 +65,17 @@ generation = Table(
     Column("commits", BigInteger, nullable=False),
 )
 
+lease = Table(
+    "lease",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("owner", String(200), nullable=False),
+    # Empty: the last leader has resigned.
+    Column("token", String(200), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("until", Instant, nullable=False),
+)
+
 slices = Table(
     "slices",
     metadata,
