@@ -26,13 +26,20 @@ from monitor.diagnosis import Tick
 from monitor.domain import Batch, Rejected, datetime64, utc
 from monitor.edge.heartbeat import Heartbeat
 from monitor.edge.http import serve
+from monitor.edge.leadership import Leadership
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.making import make_notifiers, routes
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.source import Flow, SourceError
 from monitor.edge.sources import described, open_source
+from monitor.edge.standby import Standby, tell_store_failure
 from monitor.edge.status import LiveState, Status
-from monitor.edge.store import Store, StoreError
+from monitor.edge.store import (
+    LeadershipLostError,
+    Store,
+    StoreError,
+    StoreFailedError,
+)
 from monitor.replay import MAX_GAP_WINDOWS
 from monitor.session import Session
 from monitor.slices import Slice, empty, slice_events
@@ -42,6 +49,9 @@ LIVE_SLICES = 3
 
 PROGRESS_SECONDS = 5.0
 """Between two lines of the log while a backlog is read."""
+
+STORE_PAUSE_SECONDS = 2.0
+"""Before the store is tried again when it failed at the start."""
 
 _log = structlog.get_logger("daemon")
 
@@ -232,28 +242,51 @@ class Daemon:
         server = serve(state, http.host, http.port, http.token)
         notifiers = make_notifiers(config, server.url)
         outbox = Outbox(self.store, notifiers, metrics, self.now, routes=routes(config))
-        heartbeat = Heartbeat(config.heartbeat, self.now) if config.heartbeat else None
-        scheduler: BackgroundScheduler | None = None
-        pipeline: Pipeline | None = None
+        leadership = Leadership(self.store)
+        standby = Standby(state)
+        metrics.leads(False)
         try:
-            pipeline = Pipeline(config, self.store, metrics, outbox.names, self.now)
-            outbox.start()
             started(server.url)
-            worker = _Worker(pipeline, state, outbox, self.now, heartbeat)
-            pipeline.stopping = stop.is_set
-            scheduler = _schedule(worker, config, metrics)
-            scheduler.start()
-            stop.wait()
+            while leadership.acquire(stop, standby.show):
+                metrics.leads(True)
+                try:
+                    self._lead(stop, leadership, state, outbox)
+                except StoreFailedError as error:  # between taking the lease and the first poll
+                    standby.show(error)
+                    stop.wait(STORE_PAUSE_SECONDS)
+                finally:
+                    leadership.release()
+                    metrics.leads(False)
             _log.info("stopping", reason="asked to")
+        finally:
+            server.stop()
+
+    def _lead(
+        self, stop: threading.Event, leadership: Leadership, state: LiveState, outbox: Outbox
+    ) -> None:
+        """Until `stop` is set or another process leads."""
+        state.status = replace(
+            state.status, ready=False, standby="", reason="rebuilding the window"
+        )
+        settings = self.config.heartbeat
+        heartbeat = Heartbeat(settings, self.now) if settings else None
+        scheduler: BackgroundScheduler | None = None
+        pipeline = Pipeline(self.config, self.store, state.metrics, outbox.names, self.now)
+        try:
+            outbox.start()
+            worker = _Worker(pipeline, state, outbox, self.now, heartbeat, leadership.lose)
+            pipeline.stopping = lambda: stop.is_set() or leadership.lost.is_set()
+            scheduler = _schedule(worker, self.config, state.metrics)
+            scheduler.start()
+            while not stop.wait(0.1) and not leadership.lost.is_set():
+                pass
         finally:
             if scheduler is not None:
                 scheduler.shutdown(wait=True)
-            if pipeline is not None:
-                pipeline.close()
+            pipeline.close()
             outbox.stop()
             if heartbeat is not None:
                 heartbeat.stop()
-            server.stop()
 
 
 class _Worker:
@@ -266,9 +299,10 @@ class _Worker:
         outbox: Outbox,
         now: Callable[[], datetime],
         heartbeat: Heartbeat | None = None,
+        lose: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._pipeline, self._state, self._outbox, self._now = pipeline, state, outbox, now
-        self._heartbeat = heartbeat
+        self._heartbeat, self._lose = heartbeat, lose
         if heartbeat is not None:
             pipeline.beginning = heartbeat.begins
         self._progress_told = 0.0
@@ -304,13 +338,19 @@ class _Worker:
             self._fails(f"source: {error}")
             state.status = replace(state.status, ready=False, reason=f"source: {error}")
             return False
+        except LeadershipLostError as error:
+            self._lose(str(error))
+            return False
         except StoreError as error:
-            _log.error("the store cannot be written", error=str(error))
             self._fails(f"store: {error}")
-            state.status = replace(state.status, ready=False, reason=f"store: {error}")
+            tell_store_failure(state, error)
             return False
         finally:
             metrics.source(self._pipeline.source.status())
+        if state.status.reason.startswith("store: "):
+            _log.info("the store works again")
+            state.status = replace(state.status, reason="")
+        metrics.store(None)
         self._publish([])
         return True
 

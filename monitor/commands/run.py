@@ -47,46 +47,53 @@ def once(config: ConfigOption) -> None:
     settings = read_configuration(config)
     _configure_logs("human")
     with mendable():
-        from monitor.app import Pipeline
-        from monitor.edge.heartbeat import Heartbeat
-        from monitor.edge.metrics import Metrics
-        from monitor.edge.notifiers.making import make_notifiers, routes
-        from monitor.edge.notifiers.outbox import Outbox
-        from monitor.edge.source import Flow, SourceError
-        from monitor.edge.store import StoreError
+        from monitor.edge.leadership import leading
 
         store = _open(settings)
         try:
-            outbox = Outbox(store, make_notifiers(settings, None), routes=routes(settings))
-            pipeline = Pipeline(settings, store, Metrics(), outbox.names, _now)
-            heartbeat = Heartbeat(settings.heartbeat, _now) if settings.heartbeat else None
-            if heartbeat is not None:
-                heartbeat.begins()
-            try:
-                ticks = pipeline.poll()
-                while pipeline.source.status().flow is Flow.CATCHING_UP:
-                    ticks += pipeline.poll()
-                source = pipeline.source.status()
-                if heartbeat is not None and source.flow is Flow.PAUSED:
-                    heartbeat.fails(f"source paused: {source.detail}")
-                elif heartbeat is not None:
-                    heartbeat.done(f"{len(ticks)} ticks")
-            except (SourceError, StoreError) as error:
-                if heartbeat is not None:
-                    heartbeat.fails(str(error))
-                raise
-            finally:
-                pipeline.close()
-                if heartbeat is not None:
-                    heartbeat.stop()
-            outbox.deliver()
-            outbox.refresh()
-            count = len(pipeline.session.monitor.open_incidents())
-            typer.echo(f"{len(ticks)} ticks, {count} incidents open", err=True)
-            if source.flow is Flow.PAUSED:
-                raise SourceError(f"source paused: {source.detail}")
+            with leading(store):
+                _pass(settings, store)
         finally:
             store.close()
+
+
+def _pass(settings: Config, store: Store) -> None:
+    from monitor.app import Pipeline
+    from monitor.edge.heartbeat import Heartbeat
+    from monitor.edge.metrics import Metrics
+    from monitor.edge.notifiers.making import make_notifiers, routes
+    from monitor.edge.notifiers.outbox import Outbox
+    from monitor.edge.source import Flow, SourceError
+    from monitor.edge.store import StoreError
+
+    outbox = Outbox(store, make_notifiers(settings, None), routes=routes(settings))
+    pipeline = Pipeline(settings, store, Metrics(), outbox.names, _now)
+    heartbeat = Heartbeat(settings.heartbeat, _now) if settings.heartbeat else None
+    if heartbeat is not None:
+        heartbeat.begins()
+    try:
+        ticks = pipeline.poll()
+        while pipeline.source.status().flow is Flow.CATCHING_UP:
+            ticks += pipeline.poll()
+        source = pipeline.source.status()
+        if heartbeat is not None and source.flow is Flow.PAUSED:
+            heartbeat.fails(f"source paused: {source.detail}")
+        elif heartbeat is not None:
+            heartbeat.done(f"{len(ticks)} ticks")
+    except (SourceError, StoreError) as error:
+        if heartbeat is not None:
+            heartbeat.fails(str(error))
+        raise
+    finally:
+        pipeline.close()
+        if heartbeat is not None:
+            heartbeat.stop()
+    outbox.deliver()
+    outbox.refresh()
+    count = len(pipeline.session.monitor.open_incidents())
+    typer.echo(f"{len(ticks)} ticks, {count} incidents open", err=True)
+    if source.flow is Flow.PAUSED:
+        raise SourceError(f"source paused: {source.detail}")
 
 
 def _now() -> datetime:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 import structlog
 
 from monitor.edge.store import LeadershipLostError, Store, StoreError
-from monitor.edge.store.lease import LENGTH, Lease
+from monitor.edge.store.lease import LENGTH, Lease, leads
 
 LOOK_SECONDS = 1.0
 """How often one that stands by looks whether it may lead."""
@@ -93,3 +94,22 @@ class Leadership:
             self._store.resign()
         except StoreError as error:
             _log.warning("could not resign; the lease will run out", error=str(error))
+
+
+@contextmanager
+def leading(store: Store) -> Iterator[None]:
+    """Lead for the time of one command, which cannot wait for another to end.
+
+    Raises:
+        StoreError: another one leads.
+    """
+    leadership, stop = Leadership(store), threading.Event()
+
+    def refuse(why: Lease | StoreError) -> None:
+        raise why if isinstance(why, StoreError) else StoreError(leads(why.owner))
+
+    leadership.acquire(stop, refuse)
+    try:
+        yield
+    finally:
+        leadership.release()

@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,8 +35,11 @@ from monitor.edge.store import (
     KEPT_REJECTED,
     ConflictError,
     IncidentNotFoundError,
+    LeadershipLostError,
     Store,
     StoreError,
+    StoreFailedError,
+    Trouble,
     Verdict,
     Work,
     open_store,
@@ -655,3 +659,116 @@ def test_a_copy_taken_while_running_is_whole(tmp_path: Path) -> None:
     copy.close()
     store.close()
     shutil.rmtree(tmp_path)
+
+
+# Who leads
+
+
+def test_who_leads_may_write_and_go_on(store: Store) -> None:
+    lease = store.take_lease()
+    assert (lease.mine, lease.epoch) == (True, 1)
+    store.commit(Work(position={"at": 1}))
+    store.renew_lease()
+    store.confirm_lease()
+    assert store.take_lease().epoch == 1, "taking it twice is no change of leader"
+    store.resign()
+    assert store.lease() is None
+    store.commit(Work(position={"at": 2}))
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=_SERVER)])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Store, Store]]:
+    """Two daemons' stores in one database; here both live in this process."""
+    url = str(tmp_path / "monitor.db")
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres").database()
+    first, second = open_store(url), open_store(url)
+    yield first, second
+    first.close()
+    second.close()
+
+
+def test_the_second_stands_by_until_the_first_resigns(pair: tuple[Store, Store]) -> None:
+    first, second = pair
+    first.take_lease()
+    seen = second.take_lease()
+    assert (seen.mine, seen.epoch) == (False, 1)
+    assert str(os.getpid()) in seen.owner
+    assert timedelta(seconds=5) < seen.left <= timedelta(seconds=15)
+    second.load()
+    with pytest.raises(StoreError, match="another least-monitor leads"):
+        second.commit(Work(position={"at": 7}))
+    first.resign()
+    taken = second.take_lease()
+    assert (taken.mine, taken.epoch) == (True, 2)
+    second.load()
+    second.commit(Work(position={"at": 8}))
+
+
+def test_who_has_lost_the_lease_can_neither_write_nor_tell(pair: tuple[Store, Store]) -> None:
+    first, second = pair
+    opened = incident("a1")
+    first.take_lease(timedelta(milliseconds=50))
+    first.commit(Work(incidents=(opened,), notifications=(news(opened),), notifiers=("webhook",)))
+    (item,) = first.due(NOON)
+    time.sleep(0.06)  # stopped, or away from the database
+    first.confirm_lease()  # over, but nobody took it
+    taken = second.take_lease()
+    assert (taken.mine, taken.epoch) == (True, 2)
+    for attempt in (
+        lambda: first.commit(Work(position={"at": 1})),
+        lambda: first.sent(item),
+        lambda: first.failed(item, "late", None),
+        first.confirm_lease,
+        first.renew_lease,
+    ):
+        with pytest.raises(LeadershipLostError, match="taken from it"):
+            attempt()
+    first.resign()
+    assert second.lease() is not None, "the loser's resignation changes nothing"
+    second.load()
+    assert second.load().position is None
+    assert second.due(NOON) == [item]
+    assert first.take_lease().mine is False
+    first.acknowledge("a1", NOON, "maria")  # operators are no monitors
+
+
+def test_a_leader_whose_process_is_gone_is_replaced_at_once(pair: tuple[Store, Store]) -> None:
+    first, second = pair
+    database = first._database  # type: ignore[attr-defined]
+    program = (
+        "import sys; from monitor.edge.store import open_store; "
+        "print(open_store(sys.argv[1]).take_lease().epoch)"
+    )
+    url = database._engine.url.render_as_string(hide_password=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program, url], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "1\n"
+    assert second.take_lease().epoch == 2
+
+
+def test_a_commit_whose_answer_got_lost_is_not_made_twice(
+    pair: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from monitor.edge.store.database import Database
+
+    store, _ = pair
+    store.take_lease()
+    write = Database.write
+
+    @contextmanager
+    def deaf(self: Database) -> Iterator[object]:
+        with write(self) as connection:
+            yield connection
+        raise StoreFailedError("the connection broke before the answer", Trouble.AWAY)
+
+    work = Work(position={"at": 1}, rejected=(Rejected("bad_time", "x", "y", 3),))
+    monkeypatch.setattr(store, "_write", lambda: deaf(store._database))  # type: ignore[attr-defined]
+    with pytest.raises(StoreFailedError):
+        store.commit(work)
+    monkeypatch.undo()
+    store.commit(work)
+    assert store.rejected() == {"bad_time": 3}
+    store.commit(Work(position={"at": 2}))
+    assert store.load().position == {"at": 2}

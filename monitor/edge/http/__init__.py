@@ -24,7 +24,7 @@ from starlette.routing import Route
 from monitor.edge.console import NEWEST, Console
 from monitor.edge.http.api import Api, json
 from monitor.edge.http.forms import Forms
-from monitor.edge.http.guard import Guard, is_loopback
+from monitor.edge.http.guard import Guard, ReadOnlyStandby, is_loopback
 from monitor.edge.status import AppState
 from monitor.edge.store import ConflictError, IncidentNotFoundError, StoreError
 
@@ -100,6 +100,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         exception_handlers={HTTPException: failure, StoreError: failure},
         middleware=[
             Middleware(Guard, host=host, token=token),
+            Middleware(ReadOnlyStandby, state=state),
             Middleware(GZipMiddleware, minimum_size=1000),
         ],
     )

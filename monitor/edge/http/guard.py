@@ -12,6 +12,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.edge.http.api import json
+from monitor.edge.status import AppState
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
@@ -118,3 +119,24 @@ def _matches(headers: Mapping[str, str], token: str, passwords: bool) -> bool:
     elif scheme.lower() != "bearer":
         return False
     return same_token(given, token)
+
+
+class ReadOnlyStandby:
+    """Refuses changes while another process leads: its people would see them only later.
+
+    Args:
+        app: what is behind.
+        state: says who leads.
+    """
+
+    def __init__(self, app: ASGIApp, state: AppState) -> None:
+        self._app, self._state = app, state
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        leader = self._state.status.standby
+        if scope["type"] == "http" and scope["method"] not in _SAFE and leader:
+            reason = f"this process stands by and shows only; {leader} leads: change it there"
+            await json({"error": reason}, 409)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)

@@ -128,6 +128,7 @@ _STATUS = _object(
     version=_TEXT,
     ready=_FLAG,
     reason=_TEXT,
+    role={"enum": ["leader", "standby"]},
     problem=_TEXT,
     source=_TEXT,
     started_at=_maybe(_TIME),

@@ -25,6 +25,7 @@ from monitor.edge.metrics.families import (
 )
 from monitor.edge.metrics.shapes import PREFIX
 from monitor.edge.source import SourceStatus
+from monitor.edge.store import Trouble
 
 _STAGE_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
@@ -104,7 +105,32 @@ class Metrics:
             buckets=_STAGE_BUCKETS,
             registry=self.registry,
         )
+        self._leading = gauge("leader", "1 while this process leads, 0 while it stands by.")
+        self._takeovers = counter("takeovers", "How often this process began to lead.")
+        self._store_up = gauge("store_up", "1 when the store answered last, else 0.")
+        self._store_failures = counter(
+            "store_failures", "Failed accesses of the store, by what was wrong.", ["trouble"]
+        )
+        for trouble in Trouble:
+            self._store_failures.labels(trouble.value)
+        self._damaged = counter("damaged_slices", "Stored slices that could not be read.")
         self._started = gauge("start_timestamp_seconds", "When this process began to monitor.")
+
+    def leads(self, leading: bool) -> None:
+        """This process leads, or stands by."""
+        if leading:
+            self._takeovers.inc()
+        self._leading.set(leading)
+
+    def store(self, trouble: Trouble | None) -> None:
+        """The store answered (None), or what was wrong with it."""
+        self._store_up.set(trouble is None)
+        if trouble is not None:
+            self._store_failures.labels(trouble.value).inc()
+
+    def damaged(self, slices: int) -> None:
+        """Stored slices that were set aside."""
+        self._damaged.inc(slices)
 
     def started(self, at: datetime) -> None:
         """The process begins its work."""

@@ -30,6 +30,25 @@ class StoreError(Exception):
     """The store cannot do its work; the message says what to do about it."""
 
 
+class Trouble(Enum):
+    """What can be wrong with a database through no fault of ours."""
+
+    DISK_FULL = "disk_full"
+    LOCKED = "locked"
+    READ_ONLY = "read_only"
+    AWAY = "away"
+    DAMAGED = "damaged"
+    OTHER = "other"
+
+
+class StoreFailedError(StoreError):
+    """The database failed; what was to be written still can be, once it works again."""
+
+    def __init__(self, message: str, trouble: Trouble) -> None:
+        super().__init__(message)
+        self.trouble = trouble
+
+
 class IncidentNotFoundError(StoreError):
     """No incident, or more than one, answers to the id."""
 

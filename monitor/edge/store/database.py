@@ -9,9 +9,9 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from monitor.edge.store import StoreError
+from monitor.edge.store import StoreError, StoreFailedError, Trouble
 
 _WRITER_LOCK = 0x1EA57
 """PostgreSQL advisory lock: one writer at a time, as SQLite has it anyway."""
@@ -132,7 +132,7 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
-            raise StoreError(f"store {self.name}: {_advice(error)}") from error
+            raise _failure(self.name, error) from error
 
     def close(self) -> None:
         """Release files and connections."""
@@ -164,37 +164,67 @@ def _prepare_sqlite(engine: Engine) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 
 
-def _advice(error: SQLAlchemyError) -> str:
+def _failure(name: str, error: SQLAlchemyError) -> StoreFailedError:
     """What went wrong and what to do, from the driver's own words."""
-    words = str(getattr(error, "orig", None) or error).strip()
-    for sign, fix in _ADVICE:
-        if sign in words:
-            return f"{words}. {fix}"
-    return words
+    words = " ".join(str(getattr(error, "orig", None) or error).split())
+    for trouble, fix, signs in _ADVICE:
+        if any(sign in words for sign in signs):
+            return StoreFailedError(f"store {name}: {words}. {fix}", trouble)
+    away = isinstance(error, DBAPIError) and error.connection_invalidated
+    return StoreFailedError(f"store {name}: {words}", Trouble.AWAY if away else Trouble.OTHER)
 
 
-_ADVICE = (
+_ADVICE: tuple[tuple[Trouble, str, tuple[str, ...]], ...] = (
     (
-        "database is locked",
+        Trouble.LOCKED,
         "Another process is writing to it: is a second least-monitor running, or a backup?",
+        ("database is locked", "due to lock timeout"),
     ),
     (
-        "disk is full",
+        Trouble.DISK_FULL,
         "Nothing of this tick was written. Free some space or shorten the retention; the "
         "monitor goes on from the last commit",
+        ("disk is full", "No space left on device", "could not extend file"),
     ),
     (
-        "malformed",
+        Trouble.DAMAGED,
         "The file is damaged. Restore a backup, or move it away and start afresh: the source "
         "is then read again",
+        ("malformed",),
     ),
     (
-        "not a database",
+        Trouble.DAMAGED,
         "The file is not SQLite's (or its start is damaged). Point [store] url to another path",
+        ("not a database",),
     ),
-    ("readonly", "The file or its folder may not be written: check owner and permissions"),
-    ("unable to open", "Check that the folder exists and that this user may write there"),
-    ("disk I/O error", "The disk failed to read or write: check the disk and its mount"),
-    ("could not connect", "Is the server up, and are host, port and password right?"),
-    ("onnection refused", "Is the server up, and are host, port and password right?"),
+    (
+        Trouble.READ_ONLY,
+        "The file or its folder may not be written: check owner and permissions",
+        ("readonly", "in a read-only transaction"),
+    ),
+    (
+        Trouble.READ_ONLY,
+        "Check that the folder exists and that this user may write there",
+        ("unable to open",),
+    ),
+    (
+        Trouble.OTHER,
+        "The disk failed to read or write: check the disk, its quota and its mount",
+        ("disk I/O error",),
+    ),
+    (
+        Trouble.AWAY,
+        "Is the server up, and are host, port and password right?",
+        (
+            "could not connect",
+            "onnection refused",
+            "connection failed",
+            "closed the connection",
+            "consuming input failed",
+            "connection is lost",
+            "the database system is",
+            "terminating connection",
+            "connection timeout",
+        ),
+    ),
 )

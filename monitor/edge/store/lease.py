@@ -77,3 +77,11 @@ def _began(number: str) -> str:
     # The name in brackets may hold anything, brackets too.
     fields = stat.rpartition(")")[2].split()
     return "" if fields[0] in "ZX" else fields[19]
+
+
+def leads(owner: str) -> str:
+    """What to tell a second one that cannot wait."""
+    return (
+        f"another least-monitor leads on this store ({owner}) and writes to it. End that one "
+        "first, or give each a [store] url of its own"
+    )

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, select, text, update
 
 from monitor.edge.store import LeadershipLostError, StoreError, tables
-from monitor.edge.store.lease import Identity, Lease, is_gone
+from monitor.edge.store.lease import Identity, Lease, is_gone, leads
 
 
 def _now(connection: Connection) -> datetime:
@@ -89,14 +89,5 @@ def confirm(connection: Connection, me: Identity, epoch: int | None) -> None:
         if row is None or row.token != me.token or row.epoch != epoch:
             by = f"{row.owner} leads" if row is not None and row.token else "nobody leads"
             raise LeadershipLostError(f"the lease of this process was taken from it: now {by}")
-    elif row is not None and row.token not in ("", me.token):
-        if row.until > _now(connection) and not is_gone(row.token):
-            raise StoreError(leads(row.owner))
-
-
-def leads(owner: str) -> str:
-    """What to tell a second one that cannot wait."""
-    return (
-        f"another least-monitor leads on this store ({owner}) and writes to it. End that one "
-        "first, or give each a [store] url of its own"
-    )
+    elif not can_be_taken(connection, me):
+        raise StoreError(leads(row.owner))

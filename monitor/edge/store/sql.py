@@ -37,6 +37,7 @@ from monitor.edge.store import (
     OutboxItem,
     Saved,
     StoreError,
+    StoreFailedError,
     Verdict,
     Work,
     acknowledged,
@@ -78,6 +79,7 @@ class SqlStore:
         self._seen_lock = threading.Lock()
         self._me = Identity.new()
         self._epoch: int | None = None
+        self._uncertain: Work | None = None
 
     def _migrate(self) -> None:
         # Looking first costs no write lock: pages and commands open while a tick is written.
@@ -96,33 +98,59 @@ class SqlStore:
         connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
 
     def commit(self, work: Work) -> None:
-        """See `Store`. Refused when another process has committed since the last `load`."""
+        """See `Store`. Refused when another process has committed since the last `load`.
+
+        When the connection broke during the commit, nobody knows whether it succeeded: the same
+        work, given again, is then written only if it is not there.
+        """
+        try:
+            self._commit(work)
+        except StoreFailedError:
+            self._uncertain = work
+            raise
+        self._uncertain = None
+
+    def _commit(self, work: Work) -> None:
         with self._write() as connection:
             leasing.confirm(connection, self._me, self._epoch)
-            claimed = self._claim(connection)
-            self._upsert(
-                connection,
-                tables.slices,
-                [{"start": start, "data": data} for start, data in work.slices.items()],
-            )
-            if work.drop_slices_before is not None:
-                connection.execute(
-                    delete(tables.slices).where(tables.slices.c.start < work.drop_slices_before)
-                )
-            if work.position is not None:
-                document = documents.dumps(dict(work.position)).decode()
-                self._upsert(connection, tables.position, [{"id": 1, "document": document}])
-            self._upsert(
-                connection,
-                tables.state,
-                [{"name": name, "data": data} for name, data in work.state.items()],
-            )
-            self._write_incidents(connection, work.incidents)
-            self._queue(connection, work)
-            self._reject(connection, work.rejected)
-            if work.drop_sent_before is not None:
-                _drop_sent(connection, work.drop_sent_before)
+            if self._has_landed(connection, work):
+                claimed = self._seen + 1
+            else:
+                claimed = self._claim(connection)
+                self._write_work(connection, work)
         self._has_seen(claimed)
+
+    def _has_landed(self, connection: Connection, work: Work) -> bool:
+        """The commit before was ours, although we were told that it failed."""
+        if self._uncertain is None or self._epoch is None:
+            return False
+        landed = _commits(connection) == self._seen + 1
+        assert not landed or work == self._uncertain, "other work before the last was written"
+        return landed
+
+    def _write_work(self, connection: Connection, work: Work) -> None:
+        self._upsert(
+            connection,
+            tables.slices,
+            [{"start": start, "data": data} for start, data in work.slices.items()],
+        )
+        if work.drop_slices_before is not None:
+            connection.execute(
+                delete(tables.slices).where(tables.slices.c.start < work.drop_slices_before)
+            )
+        if work.position is not None:
+            document = documents.dumps(dict(work.position)).decode()
+            self._upsert(connection, tables.position, [{"id": 1, "document": document}])
+        self._upsert(
+            connection,
+            tables.state,
+            [{"name": name, "data": data} for name, data in work.state.items()],
+        )
+        self._write_incidents(connection, work.incidents)
+        self._queue(connection, work)
+        self._reject(connection, work.rejected)
+        if work.drop_sent_before is not None:
+            _drop_sent(connection, work.drop_sent_before)
 
     def _claim(self, connection: Connection) -> int:
         table, seen = tables.generation, self._seen
