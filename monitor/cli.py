@@ -14,6 +14,7 @@ from monitor.commands.demo import demo
 from monitor.commands.explain import explain
 from monitor.commands.graph import graph
 from monitor.commands.incidents import incidents
+from monitor.commands.localize import localize
 from monitor.commands.notify_test import notify_test
 from monitor.commands.run import once, run
 from monitor.commands.simulate import simulate
@@ -46,6 +47,7 @@ app.command()(once)
 app.command()(incidents)
 app.command()(explain)
 app.command()(graph)
+app.command()(localize)
 app.command("notify-test")(notify_test)
 app.command()(simulate)
 app.command()(demo)
