@@ -5,8 +5,8 @@ The folder holds `sachs/` (7,466 cells × 11 proteins; the 17-edge graph of bnle
 4,441 genes, without expression). Expression columns are standardised, because their scales mean
 nothing; so the ordering start has little to go by, and rows without it stand beside it. On the
 yeast network data are drawn from a linear model along it, cycles cut, so that row shows scale and
-no biology. Everything is computed from counts, beside the paper's counts where it prints some (its gene
-table's F1 contradict them). A random graph with as many edges as the first row is the floor.
+no biology. Everything is computed from counts, beside the paper's counts where it prints some (its
+gene table's F1 contradict them). A random graph with as many edges as the first row is the floor.
 """
 
 from __future__ import annotations
