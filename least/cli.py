@@ -61,6 +61,9 @@ def fit(
         ),
     ] = "similar",
     threshold: Annotated[float, typer.Option(help="Weights up to this are no edge.")] = 0.3,
+    backend: Annotated[
+        str, typer.Option(help="tf, dense; or sparse, for thousands of columns.")
+    ] = "tf",
     standardise: Annotated[bool, typer.Option(help="Divide columns by their deviations.")] = False,
     forbid: Annotated[
         list[str] | None, typer.Option(help="An edge CAUSE:EFFECT that cannot exist; repeatable.")
@@ -74,11 +77,12 @@ def fit(
         raise typer.BadParameter(f"{output}: choose .json, .graphml or .csv", param_hint="-o")
     if start not in STARTS:
         raise typer.BadParameter(f"{start}: choose {_either(STARTS)}", param_hint="--start")
+    if backend not in ("tf", "sparse"):
+        raise typer.BadParameter(f"{backend}: choose tf or sparse", param_hint="--backend")
     if noise not in NOISES:
         raise typer.BadParameter(f"{noise}: choose {_either(NOISES)}", param_hint="--noise")
     try:
         names, values = read_table(table, [c for c in columns.split(",") if c])
-        allowed = ~_edges(forbid or [], names)
         from least.estimator import Least  # TensorFlow only starts inside fit
 
         model = Least(
@@ -86,8 +90,9 @@ def fit(
             noise=noise if start == "likelihood" else None,  # type: ignore[arg-type]
             threshold=threshold,
             standardise=standardise,
-            allowed=allowed,
-            required=_edges(require or [], names),
+            backend=backend,  # type: ignore[arg-type]
+            allowed=~_edges(forbid, names) if forbid else None,
+            required=_edges(require, names) if require else None,
         ).fit(values)
     except (ProblemError, OSError) as error:
         typer.echo(f"error: {error}", err=True)
@@ -95,7 +100,7 @@ def fit(
     _WRITERS[output.suffix](output, names, model.fit_)
     result = model.fit_
     typer.echo(
-        f"{len(names)} nodes, {np.count_nonzero(result.weights)} edges, "
+        f"{len(names)} nodes, {len(_edge_list(names, result.weights))} edges, "
         f"{len(values)} rows; {result.status.value} after {result.steps} steps, "
         f"threshold {result.threshold:.3g} → {output}"
     )
@@ -158,11 +163,18 @@ def _edges(pairs: list[str], names: list[str]) -> np.ndarray:
     return mask
 
 
-def _edge_list(names: list[str], weights: np.ndarray) -> list[tuple[str, str, float]]:
-    """Strongest first."""
-    where = np.argwhere(weights != 0)
-    order = np.argsort(-np.abs(weights[weights != 0]), kind="stable")
-    return [(names[i], names[j], float(weights[i, j])) for i, j in where[order]]
+def _edge_list(names: list[str], weights: Any) -> list[tuple[str, str, float]]:
+    """Strongest first; `weights` dense or scipy.sparse."""
+    if isinstance(weights, np.ndarray):
+        sources, targets = np.nonzero(weights)
+        sizes = weights[sources, targets]
+    else:
+        coordinates = weights.tocoo()
+        sources, targets, sizes = coordinates.row, coordinates.col, coordinates.data
+    return [
+        (names[sources[e]], names[targets[e]], float(sizes[e]))
+        for e in np.argsort(-np.abs(sizes), kind="stable")
+    ]
 
 
 def _write_json(path: Path, names: list[str], fit: Fit) -> None:

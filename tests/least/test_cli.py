@@ -67,6 +67,21 @@ def test_the_likelihood_turns_no_edge_that_the_ordering_had_right(
     assert document["fit"]["start"] == "likelihood"
 
 
+def test_the_sparse_backend_writes_the_same_graph(table: Path, tmp_path: Path) -> None:
+    graphs = []
+    for backend in ("tf", "sparse"):
+        code, output = run(table, "-o", tmp_path / "g.json", "--backend", backend)
+        assert code == 0, output
+        graphs.append(json.loads((tmp_path / "g.json").read_text())["edges"])
+    (dense,), (sparse,) = graphs
+    assert (dense["source"], dense["target"]) == (sparse["source"], sparse["target"])
+    assert dense["weight"] == pytest.approx(sparse["weight"], rel=1e-3)
+    options = ["--backend", "sparse", "--forbid", "wet:rain <mm>"]
+    code, output = run(table, "-o", tmp_path / "g.json", *options)
+    assert code == 1
+    assert "takes no edge masks" in output
+
+
 def test_a_forbidden_edge_is_turned_or_left_out(table: Path, tmp_path: Path) -> None:
     code, _ = run(table, "-o", tmp_path / "g.json", "--forbid", "rain <mm>:wet")
     assert code == 0
