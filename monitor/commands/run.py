@@ -32,7 +32,9 @@ def run(
         signal.signal(number, lambda *_: stop.set())
     with mendable():
         from monitor.app import Daemon
+        from monitor.edge.sources import prepare_process
 
+        prepare_process(settings)
         store = _open(settings)
         try:
             Daemon(settings, store, _now).run(
@@ -48,7 +50,9 @@ def once(config: ConfigOption) -> None:
     _configure_logs("human")
     with mendable():
         from monitor.edge.leadership import leading
+        from monitor.edge.sources import prepare_process
 
+        prepare_process(settings)
         store = _open(settings)
         try:
             with leading(store):

@@ -26,6 +26,14 @@ def open_source(config: Config, vocabulary: Vocabulary, now: Callable[[], dateti
     return FileSource(config, vocabulary)
 
 
+def prepare_process(config: Config) -> None:
+    """Set up what belongs to the whole process, for a command that does nothing else but read."""
+    if isinstance(config.source, KafkaSettings):
+        from monitor.edge.kafka import calm_the_collector
+
+        calm_the_collector()
+
+
 def described(config: Config) -> str:
     """What is read, for people."""
     if isinstance(config.source, KafkaSettings):

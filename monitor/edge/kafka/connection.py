@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import ssl
 from typing import Any
@@ -20,6 +21,19 @@ REQUEST_MS = 15_000
 
 # What it has to say about every attempt to connect, our own state says once.
 logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+
+_COLLECT_AFTER = (50_000, 20, 50)
+
+
+def calm_the_collector() -> None:
+    """Make Python look for cyclic garbage less often.
+
+    A poll makes some ten thousand small objects that have no cycles; by default Python looks
+    through all of them every 700, which takes a third of the time of reading. Affects the whole
+    process, so the commands decide.
+    """
+    gc.set_threshold(*_COLLECT_AFTER)
 
 
 def connect(settings: KafkaSettings) -> KafkaConsumer:

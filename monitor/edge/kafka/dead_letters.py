@@ -11,6 +11,7 @@ from kafka.errors import KafkaError
 
 from monitor.config import KafkaSettings
 from monitor.edge.kafka.connection import connect_producer
+from monitor.edge.kafka.polling import Record
 from monitor.edge.source import SourceAwayError
 
 PREFIX = "least-monitor."
@@ -22,8 +23,7 @@ _SECONDS = 30
 class Letter:
     """One record with what is wrong with it."""
 
-    record: Any
-    """kafka-python's ConsumerRecord."""
+    record: Record
     reason: str
     detail: str
 
@@ -47,8 +47,7 @@ class Letter:
     def value(self) -> bytes | None:
         """That of the record; empty where it has neither value nor key, which cannot be sent."""
         value, key = self.record.value, self.record.key
-        found: bytes | None = b"" if value is None and key is None else value
-        return found
+        return b"" if value is None and key is None else value
 
 
 class DeadLetters:

@@ -6,13 +6,14 @@ import contextlib
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import structlog
 from kafka import KafkaConsumer, TopicPartition
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
@@ -21,8 +22,8 @@ from monitor.domain import datetime64
 from monitor.edge.kafka.connection import CONNECT_MS, connect, connect_admin
 from monitor.edge.kafka.places import Place, Position
 
-RECORD_OVERHEAD_BYTES = 900
-"""Memory of a record besides its value, as kafka-python holds it."""
+RECORD_OVERHEAD_BYTES = 250
+"""Memory of a record besides its value."""
 
 CHECK_SECONDS = 2.0
 """Between two looks at the ends of the partitions."""
@@ -36,6 +37,9 @@ SHOW_SECONDS = 10.0
 AWAY_SECONDS = 5.0
 """Silence of the brokers that is called away."""
 
+MAX_REFUSALS = 6
+"""A new cluster needs a moment until it takes offsets; later it is worth a line in the log."""
+
 _POLL_MS = 200
 _WAIT_SECONDS = (0.5, 1.0, 2.0, 5.0)
 
@@ -43,14 +47,71 @@ _log = structlog.get_logger("kafka")
 
 
 @dataclass(frozen=True, slots=True)
+class Record:
+    """One record as it came, for the dead-letter topic and for people."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]]
+
+    @property
+    def where(self) -> str:
+        """For people."""
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
-    """Records of one partition, in order."""
+    """Records of one partition, in order, as columns: objects by the hundred thousand would keep
+    the garbage collector busy."""
 
     partition: TopicPartition
-    records: list[Any]
+    offsets: Sequence[int]
+    stamps: Sequence[int]
+    """Kafka's timestamps, milliseconds since 1970."""
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Sequence[tuple[str, bytes]]]
     size_bytes: int
     again: bool = False
     """Already handed over by an earlier process: read only to know their ids."""
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def record(self, row: int) -> Record:
+        """One of them."""
+        return Record(
+            self.partition.topic,
+            self.partition.partition,
+            self.offsets[row],
+            self.stamps[row],
+            self.keys[row],
+            self.values[row],
+            self.headers[row] or (),
+        )
+
+    @staticmethod
+    def of(partition: TopicPartition, records: Sequence[Any], again: bool = False) -> Piece:
+        """From kafka-python's ConsumerRecords."""
+        columns = dict(zip(ConsumerRecord._fields, zip(*records, strict=True), strict=True))
+        values = columns["value"]
+        size = sum(columns["serialized_value_size"]) + RECORD_OVERHEAD_BYTES * len(records)
+        headers = tuple([one or () for one in columns["headers"]])
+        return Piece(
+            partition,
+            columns["offset"],
+            columns["timestamp"],
+            columns["key"],
+            values,
+            headers,
+            size,
+            again,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +173,7 @@ class Poller:
         self._places: dict[TopicPartition, Place] = {}
         self._lost: list[Lost] = []
         self._admin: Any = None
-        self._told_of_group = False
+        self._refusals = 0
         self.view = View()
         self.read_bytes = 0
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
@@ -130,7 +191,7 @@ class Poller:
             while self._buffer and count < records:
                 piece = self._buffer.popleft()
                 taken.append(piece)
-                count += len(piece.records)
+                count += len(piece)
                 self._buffered -= piece.size_bytes
             self._changed.notify_all()
             return taken
@@ -165,7 +226,7 @@ class Poller:
         with self._changed:
             counts: Counter[TopicPartition] = Counter()
             for piece in self._buffer:
-                counts[piece.partition] += len(piece.records)
+                counts[piece.partition] += len(piece)
             return counts
 
     def close(self) -> None:
@@ -243,21 +304,22 @@ class Poller:
         consumer.resume(*(paused - wanted))
 
     def _keep(self, partition: TopicPartition, records: list[Any]) -> None:
-        values = sum(len(record.value or b"") for record in records)
-        self.read_bytes += values
         fresh_from = self._again.get(partition)
-        pieces = [records]
+        pieces = []
         if fresh_from is not None:
             old = [record for record in records if record.offset < fresh_from]
-            pieces = [old, records[len(old) :]]
+            if old:
+                pieces.append(Piece.of(partition, old, again=True))
+            fresh = records[len(old) :]
+        else:
+            fresh = records
+        if fresh:
+            pieces.append(Piece.of(partition, fresh))
         with self._changed:
-            for i, some in enumerate(pieces):
-                if some:
-                    share = values * len(some) // len(records)
-                    size = share + RECORD_OVERHEAD_BYTES * len(some)
-                    again = fresh_from is not None and i == 0
-                    self._buffer.append(Piece(partition, some, size, again))
-                    self._buffered += size
+            for piece in pieces:
+                self._buffer.append(piece)
+                self._buffered += piece.size_bytes
+                self.read_bytes += piece.size_bytes - RECORD_OVERHEAD_BYTES * len(piece)
             self._next[partition] = records[-1].offset + 1
             self._changed.notify_all()
 
@@ -407,9 +469,9 @@ class Poller:
                 raise refused[0]()
             self._shown = offsets
         except (KafkaError, OSError) as error:
-            if not self._told_of_group:
+            self._refusals += 1
+            if self._refusals == MAX_REFUSALS:
                 _log.warning(
                     "offsets cannot be shown in Kafka; lag tools will not see this group",
                     group=self._settings.group, error=repr(error),
                 )  # fmt: skip
-            self._told_of_group = True

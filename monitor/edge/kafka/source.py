@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import numpy as np
 import structlog
@@ -20,7 +19,7 @@ from monitor.edge.kafka.dead_letters import DeadLetters, Letter
 from monitor.edge.kafka.duplicates import Seen
 from monitor.edge.kafka.judge import Judge
 from monitor.edge.kafka.places import Place, Position, begin_at, holds_at, reached
-from monitor.edge.kafka.polling import AWAY_SECONDS, Piece, Poller
+from monitor.edge.kafka.polling import AWAY_SECONDS, Piece, Poller, Record
 from monitor.edge.kafka.sampling import newest_records
 from monitor.edge.readers import Rejects
 from monitor.edge.source import (
@@ -54,13 +53,23 @@ class _Taken:
     """Records on their way into a batch."""
 
     pieces: list[Piece]
-    records: list[Any]
     events: Events
     """Those to take in."""
     faults: list[Fault]
     """By record; every record is an event or a fault."""
     places: dict[TopicPartition, Place]
     """Where all partitions stand behind them."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pieces))
+
+    def record(self, row: int) -> Record:
+        """The record in this place of all."""
+        for piece in self.pieces:
+            if row < len(piece):
+                return piece.record(row)
+            row -= len(piece)
+        raise IndexError(row)
 
 
 class KafkaSource:
@@ -257,12 +266,12 @@ class KafkaSource:
         """Sort records into events and faults, and see how far they take every partition."""
         if self._seen is not None:
             pieces = self._remember(pieces, self._seen)
-        records = [record for piece in pieces for record in piece.records]
-        decoded = self._decoder.decode([record.value for record in records])
+        decoded = self._decoder.decode([value for piece in pieces for value in piece.values])
         at, rows, faults = decoded.events.at, decoded.rows, list(decoded.faults)
         keep = self._timely(at, rows, faults)
         if self._seen is not None and decoded.ids is not None:
-            stamps = [records[row].timestamp for row in rows.tolist()]
+            all_stamps = [stamp for piece in pieces for stamp in piece.stamps]
+            stamps = [all_stamps[row] for row in rows.tolist()]
             ids = [one if k else None for one, k in zip(decoded.ids, keep.tolist(), strict=True)]
             fresh = np.array(self._seen.fresh(ids, stamps), bool)
             for row in rows[keep & ~fresh].tolist():
@@ -271,27 +280,26 @@ class KafkaSource:
         places = dict(self._position.places)
         first = 0
         for piece in pieces:
-            last = first + len(piece.records)
+            last = first + len(piece)
             begin, end = np.searchsorted(rows, (first, last))
             times = at[begin:end][keep[begin:end]]
             before = places.get(piece.partition, Place(0))
             newest = before.newest
             if len(times):
                 newest = max(int(times.max().astype(np.int64)), newest or 0)
-            final = piece.records[-1]
-            places[piece.partition] = Place(final.offset + 1, newest, final.timestamp)
+            places[piece.partition] = Place(piece.offsets[-1] + 1, newest, piece.stamps[-1])
             first = last
         if self._seen is not None:
             self._seen.forget({one: place.stamp for one, place in places.items()})
         events = decoded.events if keep.all() else decoded.events.take(keep)
-        return _Taken(pieces, records, events, faults, places)
+        return _Taken(pieces, events, faults, places)
 
     def _remember(self, pieces: list[Piece], seen: Seen) -> list[Piece]:
         """Learn the ids of records that were taken in before a restart; the others remain."""
         for piece in pieces:
             if piece.again:
-                decoded = self._decoder.decode([record.value for record in piece.records])
-                stamps = [piece.records[row].timestamp for row in decoded.rows.tolist()]
+                decoded = self._decoder.decode(piece.values)
+                stamps = [piece.stamps[row] for row in decoded.rows.tolist()]
                 seen.fresh(decoded.ids or (), stamps)
         return [piece for piece in pieces if not piece.again]
 
@@ -317,7 +325,7 @@ class KafkaSource:
         bad = [fault for fault in taken.faults if fault.reason not in NOT_BAD]
         try:
             self._letters.write(
-                Letter(taken.records[fault.row], fault.reason, fault.detail) for fault in bad
+                Letter(taken.record(fault.row), fault.reason, fault.detail) for fault in bad
             )
         except SourceAwayError:
             self._held = taken
@@ -335,9 +343,8 @@ class KafkaSource:
     def _rejected(self, taken: _Taken) -> tuple[Rejected, ...]:
         tally = Rejects()
         for fault in taken.faults:
-            record = taken.records[fault.row]
-            where = f"{record.topic}[{record.partition}]@{record.offset}"
-            tally.add(fault.reason, where, fault.detail, record.value or b"")
+            record = taken.record(fault.row)
+            tally.add(fault.reason, record.where, fault.detail, record.value or b"")
         return tally.listed()
 
     def _idle(self, poller: Poller) -> Iterator[Batch]:
@@ -369,8 +376,7 @@ class KafkaSource:
             return True
         if not self._complaint:
             reasons = Counter(f.reason for f in taken.faults if f.reason not in NOT_BAD)
-            records = len(taken.records)
-            complaint = self._judge.too_bad(records, reasons)
+            complaint = self._judge.too_bad(len(taken), reasons)
             if not complaint:
                 return True
             self._complaint = complaint + self._example(taken)
@@ -390,9 +396,7 @@ class KafkaSource:
     def _example(self, taken: _Taken) -> str:
         for fault in taken.faults:
             if fault.reason not in NOT_BAD:
-                record = taken.records[fault.row]
-                place = f"{record.topic}[{record.partition}]@{record.offset}"
-                return f"; for example {place}: {fault.detail}"
+                return f"; for example {taken.record(fault.row).where}: {fault.detail}"
         return ""
 
     def _recheck(self) -> bool:
