@@ -30,6 +30,7 @@ from monitor.edge.leadership import Leadership
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.making import make_notifiers, routes
 from monitor.edge.notifiers.outbox import Outbox
+from monitor.edge.silences import Silencer
 from monitor.edge.source import Flow, SourceError
 from monitor.edge.sources import described, open_source
 from monitor.edge.standby import Standby, tell_store_failure
@@ -237,11 +238,19 @@ class Daemon:
                 source=described(config),
                 started_at=self.now(),
                 method=config.settings.detection.report.value,
+                maintenance=config.maintenance,
             ),
         )
         server = serve(state, http.host, http.port, http.token)
         notifiers = make_notifiers(config, server.url)
-        outbox = Outbox(self.store, notifiers, metrics, self.now, routes=routes(config))
+        outbox = Outbox(
+            self.store,
+            notifiers,
+            metrics,
+            self.now,
+            routes=routes(config),
+            quiet=Silencer(self.store, config.maintenance),
+        )
         leadership = Leadership(self.store)
         standby = Standby(state)
         metrics.leads(False)

@@ -17,6 +17,7 @@ from monitor.commands.incidents import incidents
 from monitor.commands.localize import localize
 from monitor.commands.notify_test import notify_test
 from monitor.commands.run import once, run
+from monitor.commands.silence import app as silence
 from monitor.commands.simulate import simulate
 
 app = typer.Typer(
@@ -49,6 +50,7 @@ app.command()(explain)
 app.command()(graph)
 app.command()(localize)
 app.command("notify-test")(notify_test)
+app.add_typer(silence, name="silence")
 app.command()(simulate)
 app.command()(demo)
 

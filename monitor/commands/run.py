@@ -67,10 +67,16 @@ def _pass(settings: Config, store: Store) -> None:
     from monitor.edge.metrics import Metrics
     from monitor.edge.notifiers.making import make_notifiers, routes
     from monitor.edge.notifiers.outbox import Outbox
+    from monitor.edge.silences import Silencer
     from monitor.edge.source import Flow, SourceError
     from monitor.edge.store import StoreError
 
-    outbox = Outbox(store, make_notifiers(settings, None), routes=routes(settings))
+    outbox = Outbox(
+        store,
+        make_notifiers(settings, None),
+        routes=routes(settings),
+        quiet=Silencer(store, settings.maintenance),
+    )
     pipeline = Pipeline(settings, store, Metrics(), outbox.names, _now)
     heartbeat = Heartbeat(settings.heartbeat, _now) if settings.heartbeat else None
     if heartbeat is not None:

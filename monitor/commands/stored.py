@@ -16,6 +16,7 @@ from monitor.commands.configuration import read_configuration
 from monitor.commands.failure import mendable
 
 if TYPE_CHECKING:
+    from monitor.config import MaintenanceWindow
     from monitor.edge.store import Store
 
 StoreConfigOption = Annotated[
@@ -39,6 +40,7 @@ class Opened:
     zone: tzinfo
     method: str | None
     """The method that reports; None without a configuration."""
+    maintenance: tuple[MaintenanceWindow, ...] = ()
 
 
 @contextmanager
@@ -48,17 +50,19 @@ def open_stored(config: Path | None, url: str | None) -> Iterator[Opened]:
         raise typer.BadParameter("give either -c CONFIG or --store URL")
     zone: tzinfo = UTC
     method = None
+    maintenance: tuple[MaintenanceWindow, ...] = ()
     if config is not None:
         settings = read_configuration(config)
         url = settings.store.url
         zone = ZoneInfo(settings.settings.window.zone)
         method = settings.settings.detection.report.value
+        maintenance = settings.maintenance
     assert url is not None
     with mendable():
         from monitor.edge.store import open_store
 
         store = open_store(url, create=False)
         try:
-            yield Opened(store, zone, method)
+            yield Opened(store, zone, method, maintenance)
         finally:
             store.close()

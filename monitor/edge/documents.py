@@ -30,6 +30,7 @@ from monitor.domain import (
 )
 
 if TYPE_CHECKING:
+    from monitor.edge.silences import Silence
     from monitor.edge.store import Audit, Verdict
 
 NOTIFICATION_VERSION = 1
@@ -229,6 +230,22 @@ def notification_from(document: Mapping[str, Any]) -> Notification:
         change=Change(document["change"]),
         at=time_from(document["at"]),
     )
+
+
+def silence_document(silence: Silence, now: datetime) -> Document:
+    """A silence, and how it stands."""
+    state = "active" if silence.active(now) else "pending" if now < silence.starts_at else "expired"
+    return {
+        "id": silence.id,
+        "state": state,
+        "match": [str(matcher) for matcher in silence.matchers],
+        "starts_at": time_text(silence.starts_at),
+        "ends_at": time_text(silence.ends_at),
+        "created_at": time_text(silence.created_at),
+        "actor": silence.actor,
+        "note": silence.note,
+        "expired_by": silence.expired_by,
+    }
 
 
 def diagnosis_document(diagnosis: Diagnosis) -> Document:

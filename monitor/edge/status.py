@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from monitor.config import MaintenanceWindow
 from monitor.domain import Diagnosis
 from monitor.edge.metrics import Metrics
 from monitor.edge.store import Store
@@ -31,6 +32,8 @@ class Status:
     """The newest tick."""
     method: str | None = None
     """The method that reports; incidents of others stay off the overview. None shows all."""
+    maintenance: tuple[MaintenanceWindow, ...] = ()
+    """Configured windows."""
 
 
 class AppState(Protocol):

@@ -31,11 +31,13 @@ from monitor.domain import (
     State,
 )
 from monitor.edge import documents
+from monitor.edge.silences import Silence
 from monitor.edge.store import (
     KEPT_REJECTED,
     ConflictError,
     IncidentNotFoundError,
     LeadershipLostError,
+    SilenceNotFoundError,
     Store,
     StoreError,
     StoreFailedError,
@@ -772,3 +774,60 @@ def test_a_commit_whose_answer_got_lost_is_not_made_twice(
     assert store.rejected() == {"bad_time": 3}
     store.commit(Work(position={"at": 2}))
     assert store.load().position == {"at": 2}
+
+
+def test_what_is_held_waits_without_an_attempt_and_what_is_skipped_is_remembered(
+    store: Store,
+) -> None:
+    first, second = incident("a1"), incident("b2")
+    store.commit(
+        Work(
+            incidents=(first, second),
+            notifications=(news(first), news(first, Change.WORSENED), news(second)),
+            notifiers=("mail",),
+        )
+    )
+    opened, worsened, other = store.due(NOON)
+    later = NOON + timedelta(hours=1)
+    store.held([opened], "silenced: x", later)
+    assert [i.notification.incident.id for i in store.due(NOON)] == ["b2"]
+    # What waited and what followed it come together, in order.
+    due = [(i.notification.change, i.attempts, i.error) for i in store.due(later)]
+    assert due[:2] == [(Change.OPENED, 0, "silenced: x"), (Change.WORSENED, 0, "")]
+    store.skipped([opened, worsened], "not for this notifier")
+    store.sent(other)
+    assert store.fates("mail", ["a1", "b2", "c3"]) == {
+        "a1": frozenset({"skipped"}),
+        "b2": frozenset({"sent"}),
+        "c3": frozenset(),
+    }
+    assert store.fates("log", ["a1"]) == {"a1": frozenset()}
+    assert {c.status: c.count for c in store.outbox()} == {"sent": 1, "skipped": 2}
+
+
+# Silences
+
+
+def test_silences_are_kept_found_and_ended(store: Store) -> None:
+    def silence(match: str, hours: int, at: datetime = NOON) -> Silence:
+        return Silence.of([match, "outcome!=x"], at + timedelta(hours=hours), at, "maria", "tests")
+
+    long, short = silence("airline=AC", 5), silence('office=~"B.*"', 1, NOON + HALF_HOUR)
+    for one in (long, short):
+        store.add_silence(one)
+    assert store.silences() == [short, long]
+    assert store.silences(limit=1) == [short]
+    assert store.silences(active_at=NOON) == [long]
+    assert store.silences(active_at=NOON + 3 * timedelta(hours=1)) == [long]
+    assert store.silences(active_at=long.ends_at) == []
+
+    ended = store.expire_silence(long.id[:6], NOON + HALF_HOUR, "ops")
+    assert (ended.ends_at, ended.expired_by) == (NOON + HALF_HOUR, "ops")
+    assert store.silences(active_at=NOON + HALF_HOUR) == [short]
+    assert store.silences()[1] == ended, "who ended it, and when, can be seen later"
+    with pytest.raises(ConflictError, match="has ended already"):
+        store.expire_silence(long.id, NOON + HALF_HOUR, "ops")
+    with pytest.raises(SilenceNotFoundError, match="is no silence"):
+        store.expire_silence("zz", NOON, "ops")
+    with pytest.raises(SilenceNotFoundError, match="several"):
+        store.expire_silence("", NOON, "ops")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from importlib import resources
 from urllib.parse import urlencode
 
@@ -13,6 +15,7 @@ from starlette.responses import HTMLResponse, Response
 from monitor import __version__
 from monitor.domain import Incident, Method, State
 from monitor.edge.console.picture import draw
+from monitor.edge.silences import Hush, Silence, described, until
 from monitor.edge.status import Status
 from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict
 from monitor.edge.wording import duration, number, percent, probability, time_text
@@ -105,6 +108,7 @@ class Console:
         audit: Sequence[Audit],
         label: Verdict | None,
         can_change: bool = False,
+        hush: Hush | None = None,
     ) -> Response:
         """One incident: what fails, how it gets there, and why we believe it."""
         edges = status.diagnosis.edges if status.diagnosis else ()
@@ -116,9 +120,27 @@ class Console:
             picture=draw(incident.finding.path or (incident.finding.outcome,), edges),
             roots=[f"{name}={value}" for name, values in cause.selector for value in values],
             audit=audit,
+            hush=hush,
+            match="\n".join(_matching(incident)),
             can_change=can_change,
             verdicts=VERDICTS,
             label=label,
+        )
+
+    def silences(
+        self, status: Status, silences: Sequence[Silence], match: str, can_change: bool
+    ) -> Response:
+        """Silences and maintenance windows; `match` fills the form."""
+        now = datetime.now(UTC)
+        windows = [(described(w), w, until(w, now)) for w in status.maintenance]
+        return self._page(
+            "silences.html",
+            status,
+            silences=silences,
+            windows=windows,
+            now=now,
+            match=match,
+            can_change=can_change,
         )
 
     def graph(self, status: Status, node: str | None) -> Response:
@@ -150,3 +172,13 @@ class Console:
         return HTMLResponse(
             self._pages.get_template(name).render(status=status, **content), status_code=code
         )
+
+
+def _matching(incident: Incident) -> Iterator[str]:
+    """Matchers that hold for the incident, and for its like."""
+    yield f'outcome="{incident.finding.outcome}"'
+    for name, values in incident.finding.cause.selector:
+        if len(values) == 1:
+            yield f'{name}="{values[0]}"'
+        else:
+            yield f'{name}=~"{"|".join(map(re.escape, values))}"'

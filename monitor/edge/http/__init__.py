@@ -26,7 +26,12 @@ from monitor.edge.http.api import Api, json
 from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, ReadOnlyStandby, is_loopback
 from monitor.edge.status import AppState
-from monitor.edge.store import ConflictError, IncidentNotFoundError, StoreError
+from monitor.edge.store import (
+    ConflictError,
+    IncidentNotFoundError,
+    SilenceNotFoundError,
+    StoreError,
+)
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
@@ -65,7 +70,13 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         found = state.store.incident(request.path_params["id"])
         label = state.store.labels().get(found.id)
         history = state.store.audit(found.id)
-        return console.incident(state.status, found, history, label, can_change=token is not None)
+        return console.incident(
+            state.status, found, history, label, token is not None, api.hush(found)
+        )
+
+    def silences(request: Request) -> Response:
+        match = request.query_params.get("match", "")
+        return console.silences(state.status, state.store.silences(), match, token is not None)
 
     def graph(request: Request) -> Response:
         return console.graph(state.status, request.query_params.get("node") or None)
@@ -83,6 +94,9 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/incidents/{id}", incident),
             Route("/incidents/{id}/acknowledge", forms.acknowledge, methods=["POST"]),
             Route("/incidents/{id}/label", forms.label, methods=["POST"]),
+            Route("/silences", silences),
+            Route("/silences", forms.silence, methods=["POST"]),
+            Route("/silences/{id}/expire", forms.expire_silence, methods=["POST"]),
             Route("/graph", graph),
             Route("/console.css", console.css),
             Route("/metrics", api.metrics),
@@ -93,6 +107,9 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/api/v1/incidents/{id}", api.incident),
             Route("/api/v1/incidents/{id}/acknowledge", api.acknowledge, methods=["POST"]),
             Route("/api/v1/incidents/{id}/label", api.label, methods=["POST"]),
+            Route("/api/v1/silences", api.silences),
+            Route("/api/v1/silences", api.silence, methods=["POST"]),
+            Route("/api/v1/silences/{id}/expire", api.expire_silence, methods=["POST"]),
             Route("/api/v1/graph", api.graph),
             Route("/api/v1/rejected", api.rejected),
             Route("/api/v1/openapi.json", api.openapi),
@@ -109,7 +126,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
 def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, HTTPException):
         return error.status_code, error.detail
-    if isinstance(error, IncidentNotFoundError):
+    if isinstance(error, IncidentNotFoundError | SilenceNotFoundError):
         return 404, str(error)
     if isinstance(error, ConflictError):
         return 409, str(error)

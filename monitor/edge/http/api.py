@@ -17,6 +17,7 @@ from monitor import __version__
 from monitor.domain import Incident, State
 from monitor.edge import documents
 from monitor.edge.http import openapi
+from monitor.edge.silences import Hush, Silence, described, hushed, length_of_time, until
 from monitor.edge.status import AppState
 from monitor.edge.store import Verdict
 
@@ -26,6 +27,7 @@ PAGE = 50
 _MOST = 500
 _LARGEST_BODY = 64 * 1024
 _PARKED_SHOWN = 20
+_MOST_MATCHERS = 20
 
 _Choice = TypeVar("_Choice", bound=Enum)
 
@@ -147,7 +149,58 @@ class Api:
         store = self._state.store
         incident = store.incident(request.path_params["id"])
         label = store.labels().get(incident.id)
-        return json(documents.incident_history(incident, store.audit(incident.id), label))
+        history = documents.incident_history(incident, store.audit(incident.id), label)
+        hush = self.hush(incident)
+        return json(
+            history
+            | {
+                "silenced": hush
+                and {"reason": hush.reason, "until": documents.time_text(hush.until)}
+            }
+        )
+
+    def hush(self, incident: Incident) -> Hush | None:
+        """Why nobody hears of it now."""
+        if incident.state is State.RESOLVED:
+            return None
+        now = datetime.now(UTC)
+        active = self._state.store.silences(active_at=now)
+        return hushed(incident, active, self._state.status.maintenance, now)
+
+    def silences(self, request: Request) -> Response:
+        """Silences, newest first, and the windows of the configuration."""
+        now = datetime.now(UTC)
+        return json(
+            {
+                "silences": [
+                    documents.silence_document(s, now) for s in self._state.store.silences()
+                ],
+                "maintenance": [
+                    {
+                        "match": [str(matcher) for matcher in window.matchers],
+                        "when": described(window),
+                        "note": window.note,
+                        "open_until": _time(until(window, now)),
+                    }
+                    for window in self._state.status.maintenance
+                ],
+            }
+        )
+
+    async def silence(self, request: Request) -> Response:
+        """POST ``{"match": […], "ends_at": … or "length": "2h", "actor": …, "note": …}``."""
+        body = await _body(request)
+        made = new_silence(body, body.get("match"), datetime.now(UTC))
+        await run_in_threadpool(self._state.store.add_silence, made)
+        return json(documents.silence_document(made, made.created_at), 201)
+
+    async def expire_silence(self, request: Request) -> Response:
+        """POST ``{"actor": …}``."""
+        body = await _body(request)
+        actor, now = checked_text(body, "actor", 200), datetime.now(UTC)
+        store, wanted = self._state.store, request.path_params["id"]
+        ended = await run_in_threadpool(store.expire_silence, wanted, now, actor)
+        return json(documents.silence_document(ended, now))
 
     def graph(self, request: Request) -> Response:
         """The learned graph of the newest tick."""
@@ -186,6 +239,24 @@ class Api:
         return json({"id": changed, "label": verdict.value})
 
 
+def new_silence(fields: Mapping[str, Any], match: object, now: datetime) -> Silence:
+    """From what an operator sent."""
+    actor, note = checked_text(fields, "actor", 200), checked_text(fields, "note", 2000, "")
+    if not isinstance(match, list) or not all(isinstance(text, str) for text in match):
+        raise HTTPException(400, "'match' must be a list of matchers, as airline=AC")
+    if len(match) > _MOST_MATCHERS:
+        raise HTTPException(400, f"'match' has more than {_MOST_MATCHERS} matchers")
+    ends, length = checked_text(fields, "ends_at", 40, ""), checked_text(fields, "length", 20, "")
+    if bool(ends) == bool(length):
+        raise HTTPException(400, "give 'ends_at' or 'length', one of them")
+    starts = _asked_time(checked_text(fields, "starts_at", 40, ""), "starts_at")
+    try:
+        end = _asked_time(ends, "ends_at") or (starts or now) + length_of_time(length)
+        return Silence.of(match, end, now, actor, note, starts)
+    except (ValueError, OverflowError) as error:
+        raise HTTPException(400, str(error)) from None
+
+
 def json(body: object, status: int = 200) -> Response:
     """A JSON response with stable key order."""
     return Response(documents.dumps(body), status, media_type="application/json")
@@ -195,15 +266,15 @@ def _time(at: datetime | None) -> str | None:
     return None if at is None else documents.time_text(at)
 
 
-def _asked_time(text: str | None) -> datetime | None:
+def _asked_time(text: str | None, name: str = "since") -> datetime | None:
     if not text:
         return None
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise HTTPException(400, f"since={text!r} is no ISO-8601 time") from None
+        raise HTTPException(400, f"{name}={text!r} is no ISO-8601 time") from None
     if at.tzinfo is None:
-        raise HTTPException(400, f"since={text!r} has no time zone; append Z for UTC")
+        raise HTTPException(400, f"{name}={text!r} has no time zone; append Z for UTC")
     return at
 
 

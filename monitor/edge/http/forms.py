@@ -1,4 +1,4 @@
-"""The console's forms: acknowledge and judge an incident, without JavaScript.
+"""The console's forms: acknowledge, judge and silence incidents, without JavaScript.
 
 The token is a field of the form, so no cookie or remembered password speaks for the operator,
 and another site cannot make a browser send a change.
@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from monitor.domain import Incident
-from monitor.edge.http.api import checked_text, choice, read_body
+from monitor.edge.http.api import checked_text, choice, new_silence, read_body
 from monitor.edge.http.guard import same_token
 from monitor.edge.status import AppState
 from monitor.edge.store import Verdict
@@ -57,6 +57,22 @@ class Forms:
             metrics.labelled(verdict.value)
 
         return await self._change(request, change)
+
+    async def silence(self, request: Request) -> Response:
+        """Fields: token, actor, note, match (one a line), length."""
+        fields = await self._fields(request)
+        match = [line.strip() for line in fields.get("match", "").splitlines() if line.strip()]
+        made = new_silence(fields, match, datetime.now(UTC))
+        await run_in_threadpool(self._state.store.add_silence, made)
+        return RedirectResponse("/silences", 303)
+
+    async def expire_silence(self, request: Request) -> Response:
+        """Fields: token, actor."""
+        fields = await self._fields(request)
+        actor, now = checked_text(fields, "actor", 200), datetime.now(UTC)
+        wanted = request.path_params["id"]
+        await run_in_threadpool(self._state.store.expire_silence, wanted, now, actor)
+        return RedirectResponse("/silences", 303)
 
     async def _fields(self, request: Request) -> dict[str, str]:
         text = await read_body(request, "application/x-www-form-urlencoded")

@@ -26,7 +26,7 @@ _HEADERS = {
 _OPEN_TO_ALL = ("/healthz", "/readyz")
 _SAFE = ("GET", "HEAD")
 
-FORMS = "/incidents/"
+FORMS = ("/incidents/", "/silences")
 """Where the console's forms are sent."""
 
 

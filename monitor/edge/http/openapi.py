@@ -87,6 +87,8 @@ _INCIDENT = _object(
 
 _HISTORY = _object(
     **_INCIDENT["properties"],
+    silenced=_maybe(_object(reason=_TEXT, until=_TIME))
+    | {"description": "Why nobody is told of it now."},
     label=_maybe(_words(Verdict)),
     audit=_list(_object(at=_TIME, kind=_TEXT, actor=_TEXT, note=_TEXT)),
 )
@@ -148,6 +150,18 @@ _STATUS = _object(
     ),
 )
 
+_SILENCE = _object(
+    id=_TEXT,
+    state={"type": "string", "enum": ["active", "pending", "expired"]},
+    match=_list(_TEXT) | {"description": "Matchers; all must hold."},
+    starts_at=_TIME,
+    ends_at=_TIME,
+    created_at=_TIME,
+    actor=_TEXT,
+    note=_TEXT,
+    expired_by=_maybe(_TEXT) | {"description": "Who ended it before its time."},
+)
+
 _SCHEMAS: dict[str, Schema] = {
     "Number": {
         "description": "A number, or what JSON has no number for.",
@@ -178,6 +192,13 @@ _SCHEMAS: dict[str, Schema] = {
         counts={"type": "object", "additionalProperties": _COUNT},
         records=_list(_object(reason=_TEXT, where=_TEXT, detail=_TEXT, count=_COUNT, raw=_TEXT)),
     ),
+    "Silence": _SILENCE,
+    "Silences": _object(
+        silences=_list(_ref("Silence")),
+        maintenance=_list(
+            _object(match=_list(_TEXT), when=_TEXT, note=_TEXT, open_until=_maybe(_TIME))
+        ),
+    ),
     "Labelled": _object(id=_TEXT, label=_words(Verdict)),
     "Notification": _object(
         version={"const": 1},
@@ -201,12 +222,12 @@ _ERRORS = {
 }
 
 
-def _answers(schema: str, *errors: int) -> dict[str, Any]:
+def _answers(schema: str, *errors: int, done: int = 200) -> dict[str, Any]:
     def body(name: str) -> Any:
         return {"application/json": {"schema": _ref(name)}}
 
     return {
-        "200": {"description": "Done.", "content": body(schema)},
+        str(done): {"description": "Done.", "content": body(schema)},
         **{str(e): {"description": _ERRORS[e], "content": body("Error")} for e in errors},
     }
 
@@ -239,6 +260,45 @@ def _change(summary: str, **fields: Schema) -> dict[str, Any]:
             "responses": _answers(answer, 400, 401, 403, 404, 409, 413, 415, 503),
         }
     }
+
+
+_ACTOR = {"type": "string", "minLength": 1, "maxLength": 200}
+_NEW_SILENCE = {
+    "summary": "Nobody is told of matching incidents for a while.",
+    "security": [{"token": []}],
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/json": {
+                "schema": {
+                    "type": "object",
+                    "properties": {
+                        "match": _list(_TEXT) | {"minItems": 1, "maxItems": 20},
+                        "starts_at": _TIME,
+                        "ends_at": _TIME,
+                        "length": _TEXT | {"description": "`2h`, instead of `ends_at`."},
+                        "actor": _ACTOR,
+                        "note": {"type": "string", "maxLength": 2000},
+                    },
+                    "required": ["match", "actor"],
+                }
+            }
+        },
+    },
+    "responses": _answers("Silence", 400, 401, 403, 413, 415, 503, done=201),
+}
+_END_SILENCE = {
+    "post": {
+        "summary": "End a silence before its time.",
+        "security": [{"token": []}],
+        "parameters": [_ID | {"description": "Of the silence, or a start of it."}],
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": _object(actor=_ACTOR)}},
+        },
+        "responses": _answers("Silence", 400, 401, 403, 404, 409, 413, 415, 503),
+    }
+}
 
 
 def document() -> dict[str, Any]:
@@ -287,6 +347,14 @@ def document() -> dict[str, Any]:
             "/api/v1/incidents/{id}/label": _change(
                 "An operator judges it.", verdict=_words(Verdict)
             ),
+            "/api/v1/silences": {
+                "get": {
+                    "summary": "Silences, newest first, and maintenance windows.",
+                    "responses": _answers("Silences", 401, 503),
+                },
+                "post": _NEW_SILENCE,
+            },
+            "/api/v1/silences/{id}/expire": _END_SILENCE,
             "/api/v1/graph": {
                 "get": {
                     "summary": "The learned graph of the newest tick.",

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Protocol
 
 from monitor.domain import Incident, Notification, Rejected, State
+from monitor.edge.silences import Silence
 from monitor.edge.store.lease import LENGTH, Lease
 
 LATEST_DIAGNOSIS = "diagnosis"
@@ -55,6 +56,10 @@ class IncidentNotFoundError(StoreError):
 
 class LeadershipLostError(StoreError):
     """Another process has taken over the store; this one must write and send nothing more."""
+
+
+class SilenceNotFoundError(StoreError):
+    """No silence, or more than one, answers to the id."""
 
 
 class ConflictError(StoreError):
@@ -259,6 +264,23 @@ class Store(Protocol):
         """Incident id → what became of its earlier notifications: sent, skipped, parked."""
         ...
 
+    def add_silence(self, silence: Silence) -> None:
+        """Keep a new silence."""
+        ...
+
+    def expire_silence(self, id_or_prefix: str, at: datetime, actor: str) -> Silence:
+        """End one before its time; it stays in the list, with who ended it.
+
+        Raises:
+            SilenceNotFoundError: none, or several.
+            ConflictError: it has ended already.
+        """
+        ...
+
+    def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
+        """The newest first; only those that hold at `active_at` if that is given."""
+        ...
+
     def told(self, notifier: str) -> tuple[Incident, ...]:
         """Incidents that are not resolved and of which this notifier has told; oldest first."""
         ...
@@ -341,6 +363,22 @@ def acknowledged(stored: Incident) -> Incident:
     if stored.state is State.RESOLVED:
         raise ConflictError(f"incident {stored.id} is already resolved; label it instead")
     return replace(stored, state=State.ACKNOWLEDGED)
+
+
+def expired(prefix: str, found: Sequence[Silence], at: datetime, actor: str) -> Silence:
+    """The one silence of `found`, ended.
+
+    Raises:
+        SilenceNotFoundError: there is none, or several.
+        ConflictError: it has ended already.
+    """
+    if len(found) != 1:
+        what = "is short for several silences" if found else "is no silence"
+        raise SilenceNotFoundError(f"{prefix!r} {what}; `least-monitor silence list` lists them")
+    silence = found[0]
+    if silence.ends_at <= at:
+        raise ConflictError(f"silence {silence.id} has ended already")
+    return replace(silence, ends_at=at, expired_by=actor)
 
 
 def only(prefix: str, found: list[str]) -> str:

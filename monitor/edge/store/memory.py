@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from monitor.domain import Incident, Notification, Rejected, State
+from monitor.edge.silences import Silence
 from monitor.edge.store import (
     KEPT_REJECTED,
     Audit,
@@ -19,6 +20,7 @@ from monitor.edge.store import (
     Verdict,
     Work,
     acknowledged,
+    expired,
     merge,
     only,
 )
@@ -48,6 +50,7 @@ class MemoryStore:
         self._records: dict[str, list[Rejected]] = {}
         self._outbox: dict[tuple[str, str, str, datetime], _Outgoing] = {}
         self._queued = 0
+        self._silences: dict[str, Silence] = {}
 
     def commit(self, work: Work) -> None:
         """Cannot fail half-way: nothing here raises."""
@@ -261,6 +264,25 @@ class MemoryStore:
                 outgoing.status = "parked"
             else:
                 outgoing.next_at = retry_at
+
+    def add_silence(self, silence: Silence) -> None:
+        """See `Store`."""
+        with self._lock:
+            self._silences[silence.id] = silence
+
+    def expire_silence(self, id_or_prefix: str, at: datetime, actor: str) -> Silence:
+        """See `Store`."""
+        with self._lock:
+            found = [s for s in self._silences.values() if s.id.startswith(id_or_prefix)]
+            silence = expired(id_or_prefix, found, at, actor)
+            self._silences[silence.id] = silence
+            return silence
+
+    def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
+        """See `Store`."""
+        with self._lock:
+            found = [s for s in self._silences.values() if active_at is None or s.active(active_at)]
+        return sorted(found, key=lambda s: (s.created_at, s.id), reverse=True)[:limit]
 
     def told(self, notifier: str) -> tuple[Incident, ...]:
         """See `Store`."""

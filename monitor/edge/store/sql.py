@@ -29,6 +29,7 @@ from sqlalchemy.sql.schema import Table
 
 from monitor.domain import Incident, Rejected, State
 from monitor.edge import documents
+from monitor.edge.silences import Silence
 from monitor.edge.store import (
     KEPT_REJECTED,
     Audit,
@@ -45,6 +46,7 @@ from monitor.edge.store import (
     merge,
     migrations,
     only,
+    silenced,
     tables,
 )
 from monitor.edge.store.database import Database
@@ -449,6 +451,21 @@ class SqlStore:
             for incident, status in connection.execute(query.where(table.incident.in_(wanted))):
                 found[incident] |= {status}
         return found
+
+    def add_silence(self, silence: Silence) -> None:
+        """See `Store`."""
+        with self._write() as connection:
+            silenced.add(connection, silence)
+
+    def expire_silence(self, id_or_prefix: str, at: datetime, actor: str) -> Silence:
+        """See `Store`."""
+        with self._write() as connection:
+            return silenced.expire(connection, id_or_prefix, at, actor)
+
+    def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
+        """See `Store`."""
+        with self._read() as connection:
+            return silenced.find(connection, active_at, limit)
 
     def told(self, notifier: str) -> tuple[Incident, ...]:
         """See `Store`."""

@@ -154,6 +154,21 @@ outbox = Table(
     Index("outbox_due", "status", "notifier", "incident", "id"),
 )
 
+silences = Table(
+    "silences",
+    metadata,
+    Column("id", String(40), primary_key=True),
+    # JSON list of matchers as texts.
+    Column("matchers", Text, nullable=False),
+    Column("starts_at", Instant, nullable=False),
+    Column("ends_at", Instant, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("actor", String(200), nullable=False),
+    Column("note", Text, nullable=False),
+    Column("expired_by", String(200)),
+    Index("silences_end", "ends_at"),
+)
+
 rejected_counts = Table(
     "rejected_counts",
     metadata,

@@ -1,0 +1,151 @@
+"""`least-monitor silence`: hear nothing of some incidents for a while."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.commands.replaying import wide_console
+from monitor.commands.stored import JsonOption, StoreConfigOption, StoreOption, open_stored
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from monitor.config import MaintenanceWindow
+    from monitor.edge.silences import Silence
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Track incidents, but tell nobody: add, list and end silences.",
+)
+
+ActorOption = Annotated[
+    str | None, typer.Option("--by", help="Who does this; your login name if left out.")
+]
+
+
+@app.command()
+def add(
+    matchers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MATCHER...",
+            help='As in `outcome=pay airline=AC office=~"B.*"`; all must hold.',
+            show_default=False,
+        ),
+    ],
+    length: Annotated[
+        str | None, typer.Option("--for", metavar="LENGTH", help="2h, 90m, 3d …")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(help="Instead of --for; UTC unless it says otherwise.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Why; shown with what it silences.")] = "",
+    by: ActorOption = None,
+    config: StoreConfigOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Silence the incidents that match."""
+    from monitor.edge.documents import dumps, silence_document
+    from monitor.edge.silences import Silence, length_of_time
+
+    if (length is None) == (until is None):
+        raise typer.BadParameter("give --for LENGTH or --until TIME, one of them")
+    now = datetime.now(UTC)
+    try:
+        if until is not None:
+            ends = until if until.tzinfo else until.replace(tzinfo=UTC)
+        else:
+            ends = now + length_of_time(length or "")
+        silence = Silence.of(matchers, ends, now, by or getpass.getuser(), note)
+    except (ValueError, OverflowError) as error:
+        raise typer.BadParameter(str(error)) from None
+    with open_stored(config, store) as opened:
+        opened.store.add_silence(silence)
+        if as_json:
+            typer.echo(dumps(silence_document(silence, now)).decode())
+        else:
+            typer.echo(f"silence {silence.id} until {_time(silence.ends_at, opened.zone)}")
+
+
+@app.command("list")
+def list_(
+    config: StoreConfigOption = None,
+    store: StoreOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List silences, newest first, and the windows of the configuration."""
+    from monitor.edge.documents import dumps, silence_document
+
+    now = datetime.now(UTC)
+    with open_stored(config, store) as opened:
+        found = [s for s in opened.store.silences() if everything or now < s.ends_at]
+        if as_json:
+            documents = [silence_document(silence, now) for silence in found]
+            typer.echo(dumps({"silences": documents}).decode())
+            return
+        if found:
+            wide_console().print(_table(found, opened.zone, now))
+        else:
+            typer.echo("no silences")
+        for window in opened.maintenance:
+            typer.echo(_window(window, now, opened.zone))
+
+
+@app.command()
+def expire(
+    silence: Annotated[str, typer.Argument(metavar="ID", help="Or a start of it.")],
+    by: ActorOption = None,
+    config: StoreConfigOption = None,
+    store: StoreOption = None,
+) -> None:
+    """End a silence now; what still burns is told within a minute."""
+    with open_stored(config, store) as opened:
+        actor = by or getpass.getuser()
+        ended = opened.store.expire_silence(silence, datetime.now(UTC), actor)
+        typer.echo(f"silence {ended.id} has ended")
+
+
+def _table(found: Sequence[Silence], zone: tzinfo, now: datetime) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("id", "state", "until", "by"):
+        table.add_column(name, no_wrap=True)
+    table.add_column("matches")
+    table.add_column("note")
+    for silence in found:
+        state = "active" if silence.active(now) else "over" if silence.ends_at <= now else "to come"
+        table.add_row(
+            silence.id,
+            state,
+            _time(silence.ends_at, zone),
+            Text(silence.actor),
+            Text(", ".join(map(str, silence.matchers))),
+            Text(silence.note),
+        )
+    return table
+
+
+def _window(window: MaintenanceWindow, now: datetime, zone: tzinfo) -> str:
+    from monitor.edge.silences import described, until
+
+    ends = until(window, now)
+    state = "closed" if ends is None else f"open until {_time(ends, zone)}"
+    matchers = ", ".join(map(str, window.matchers)) or "every incident"
+    note = f": {window.note}" if window.note else ""
+    return f"maintenance {described(window)}, {matchers}, {state}{note}"
+
+
+def _time(at: datetime, zone: tzinfo) -> str:
+    from monitor.edge.wording import time_text
+
+    return time_text(at, zone)
