@@ -1,6 +1,7 @@
 # make demo    replay real flights and a simulated day, show the incidents (SERVE=0: then end)
 # make test    everything that must hold before a change lands; needs nothing installed before
 # make check   the quick part of it: style, types, import contracts
+# make soak    the long runs: SOAK=1000 kills while SOAK_ROWS=2000000 rows flow, and simulated months
 # make bench   all benchmarks; rows in out/*.json
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -14,7 +15,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py,$(wildcard benchmarks/*.py)))
 
-.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean migration
+.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean migration soak
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -46,6 +47,10 @@ tools:
 
 test: $(VENV)/.dev tools check
 	@$(BIN)/pytest --cov=least --cov=monitor --cov-report=term:skip-covered --cov-report=xml $(PYTEST_ARGS)
+
+soak: export SOAK ?= 1000
+soak: $(VENV)/.dev tools
+	@$(BIN)/pytest -s -rs tests/services/test_chaos.py $(PYTEST_ARGS)
 
 bench: $(addprefix bench-,$(BENCHMARKS))
 
