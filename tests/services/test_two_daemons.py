@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from tests.services.daemons import COMMAND, Daemon, Logs
+from tests.services.databases import Postgres
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -20,9 +21,9 @@ TOKEN = "a token of the tests"
 
 
 @pytest.fixture
-def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Logs:
-    url = "" if request.param == "sqlite" else request.getfixturevalue("postgres").database()
-    return Logs(tmp_path, slices=40, rows_per_day=6_000, url=url)
+def logs(postgres: Postgres, tmp_path: Path) -> Logs:
+    # On SQLite: the fence in tests/contracts/test_stores.py, restarts in test_chaos.py.
+    return Logs(tmp_path, slices=40, rows_per_day=6_000, url=postgres.database())
 
 
 @pytest.fixture
@@ -57,7 +58,6 @@ def acknowledge(daemon: Daemon, incident: str) -> httpx2.Response:
     )
 
 
-@pytest.mark.parametrize("logs", ["postgres"], indirect=True)  # on SQLite: test_chaos.py
 def test_the_standby_takes_over_when_the_leader_is_killed(
     logs: Logs, launched: Callable[[str], Daemon]
 ) -> None:
@@ -97,7 +97,6 @@ def test_the_standby_takes_over_when_the_leader_is_killed(
     assert len(seen) == len(set(seen)), "a tick diagnosed twice"
 
 
-@pytest.mark.parametrize("logs", ["sqlite", "postgres"], indirect=True)
 def test_a_leader_that_was_stopped_can_write_nothing_when_it_wakes(
     logs: Logs, launched: Callable[[str], Daemon]
 ) -> None:
