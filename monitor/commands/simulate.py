@@ -1,4 +1,5 @@
-"""`least-monitor simulate`: write the bookings of a made-up world, with labelled incidents."""
+"""`least-monitor simulate`: write the bookings of a made-up world, with labelled incidents, into
+files or a topic of Kafka."""
 
 from __future__ import annotations
 
@@ -35,8 +36,29 @@ class Per(StrEnum):
     MINUTE = "minute"
 
 
+class To(StrEnum):
+    """Where bookings go."""
+
+    FILES = "files"
+    KAFKA = "kafka"
+
+
 def simulate(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory to write into.")],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Directory to write into; with Kafka, the labels.",
+            show_default=False,
+        ),
+    ] = None,
+    to: Annotated[To, typer.Option(help="Files, or a topic of Kafka.")] = To.FILES,
+    bootstrap_servers: Annotated[
+        str, typer.Option(help="Brokers, for Kafka: host:port, separated by commas.")
+    ] = "127.0.0.1:9092",
+    topic: Annotated[str, typer.Option(help="For Kafka; made if it is missing.")] = "bookings",
+    partitions: Annotated[int, typer.Option(min=1, help="Of a topic that is made.")] = 12,
     rows_per_day: Annotated[
         float, typer.Option(min=1, help="Bookings on a working day.")
     ] = 400_000,
@@ -50,7 +72,12 @@ def simulate(
     per: Annotated[Per | None, typer.Option(help="Time per file (hour; slice if paced).")] = None,
     pace: Annotated[
         float | None,
-        typer.Option(min=0.001, help="Write in real time, this many times faster than life."),
+        typer.Option(
+            "--pace",
+            "--speed",
+            min=0.001,
+            help="Write in real time, this many times faster than life.",
+        ),
     ] = None,
     start: Annotated[
         str | None,
@@ -69,6 +96,8 @@ def simulate(
     from monitor.simulation.plan import plan_incidents, plan_promotions
     from monitor.simulation.world import World
 
+    if output is None and to is To.FILES:
+        raise typer.BadParameter("name a directory to write into", param_hint="--output")
     if demo:
         rows_per_day, days, incidents, promotions = 100_000, 1, 1, 1
     first = _first_slice(start, paced=pace is not None)
@@ -88,10 +117,15 @@ def simulate(
         world = world.having(planned, plan_promotions(world, first, days, promotions, seed))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    output.mkdir(parents=True, exist_ok=True)
-    write_labels(planned, output)
-    per = per or (Per.SLICE if pace else Per.HOUR)
-    _write_all(world, first, days, output, format, per, pace)
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        write_labels(planned, output)
+    if to is To.KAFKA:
+        _stream_all(world, first, days, bootstrap_servers.split(","), topic, partitions, pace)
+    else:
+        assert output is not None
+        per = per or (Per.SLICE if pace else Per.HOUR)
+        _write_all(world, first, days, output, format, per, pace)
     _show(planned, output)
 
 
@@ -162,6 +196,50 @@ def _write_all(
             )
 
 
+def _stream_all(
+    world: World,
+    first: datetime,
+    days: float,
+    servers: list[str],
+    topic: str,
+    partitions: int,
+    speed: float | None,
+) -> None:
+    """Send every booking, in step with the wall clock if paced."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from monitor.simulation.stream import Stream, StreamError, stream
+    from monitor.simulation.world import SLICE
+
+    slices, rows = max(1, round(days * 48)), 0
+    try:
+        to = Stream(servers, topic, partitions)
+        try:
+            with Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+            ) as progress:
+                task = progress.add_task(f"sending to {topic}", total=float(slices))
+
+                def sent(until: datetime, count: int) -> None:
+                    nonlocal rows
+                    rows += count
+                    text = f"{rows:,} bookings until {until:%d %b %H:%M}"
+                    progress.update(task, completed=(until - first) / SLICE, description=text)
+
+                stream(world, first, slices, to, speed, sent)
+        finally:
+            to.close()
+    except StreamError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo(f"stopped after {rows:,} bookings", err=True)
+
+
 def _portions(
     world: World, first: datetime, slices: int, per: Per
 ) -> Iterator[tuple[datetime, datetime, pa.Table]]:
@@ -191,12 +269,12 @@ def _portions(
             yield begin, until, bookings.filter(inside)
 
 
-def _show(planned: tuple[Planned, ...], output: Path) -> None:
+def _show(planned: tuple[Planned, ...], output: Path | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(
-        title=f"Incidents, labelled in {output / 'labels.jsonl'}",
+        title=f"Incidents, labelled in {output / 'labels.jsonl'}" if output else "Incidents",
         caption="dim: too weak to count on" if not all(i.detectable for i in planned) else None,
     )
     table.add_column("when (UTC)", no_wrap=True)
