@@ -15,7 +15,7 @@ METADATA_AGE_MS = 10_000
 """A partition that was added is noticed within this."""
 
 FETCH_BYTES = 16 << 20
-POLL_RECORDS = 10_000
+POLL_RECORDS = 4_000
 CONNECT_MS = 10_000
 REQUEST_MS = 15_000
 

@@ -163,7 +163,7 @@ class Poller:
         self._next: dict[TopicPartition, int] = {}
         self._again: dict[TopicPartition, int] = {}
         """Where records begin that were not handed over yet."""
-        self._buffer: deque[Piece] = deque()
+        self._buffer: dict[TopicPartition, deque[Piece]] = {}
         self._buffered = 0
         self._changed = threading.Condition()
         self._stop = False
@@ -181,20 +181,47 @@ class Poller:
 
     # -- for the thread that takes in ---------------------------------------------------
 
-    def take(self, records: int, wait_seconds: float = 0.0) -> list[Piece]:
-        """At least one piece and about `records` records; none if none came in time."""
+    def take(
+        self,
+        records: int,
+        wait_seconds: float = 0.0,
+        newest: Mapping[TopicPartition, int | None] | None = None,
+    ) -> list[Piece]:
+        """At least one piece and about `records` records; none if none came in time.
+
+        Args:
+            records: no further piece is taken once there are so many.
+            wait_seconds: for the first one.
+            newest: event time that each partition has reached. The slowest go first, so that few
+                slices are open at a time.
+        """
         with self._changed:
-            if not self._buffer and wait_seconds:
-                self._changed.wait_for(lambda: self._buffer or self._stop, wait_seconds)
+            if not self._takeable() and wait_seconds:
+                self._changed.wait_for(lambda: self._takeable() or self._stop, wait_seconds)
+            reached = newest or {}
+            order = sorted(self._takeable(), key=lambda one: (reached.get(one) or 0, one))
             taken: list[Piece] = []
             count = 0
-            while self._buffer and count < records:
-                piece = self._buffer.popleft()
+            for one in order:
+                if count >= records:
+                    break
+                waiting = self._buffer[one]
+                piece = waiting.popleft()
+                if not waiting:
+                    del self._buffer[one]
                 taken.append(piece)
                 count += len(piece)
                 self._buffered -= piece.size_bytes
             self._changed.notify_all()
             return taken
+
+    def _takeable(self) -> list[TopicPartition]:
+        """Partitions with records at hand. Those far ahead wait for the slower ones, unless the
+        buffer is full of them: then nothing else can come."""
+        due = [one for one in self._buffer if one not in self._ahead]
+        if due or self._buffered < self._settings.buffer_bytes:
+            return due
+        return list(self._buffer)
 
     def began(self) -> dict[TopicPartition, Place]:
         """Partitions that are read since the last call, and where each begins."""
@@ -225,8 +252,8 @@ class Poller:
         """Records that wait to be taken, by partition."""
         with self._changed:
             counts: Counter[TopicPartition] = Counter()
-            for piece in self._buffer:
-                counts[piece.partition] += len(piece)
+            for one, pieces in self._buffer.items():
+                counts[one] = sum(map(len, pieces))
             return counts
 
     def close(self) -> None:
@@ -317,7 +344,7 @@ class Poller:
             pieces.append(Piece.of(partition, fresh))
         with self._changed:
             for piece in pieces:
-                self._buffer.append(piece)
+                self._buffer.setdefault(partition, deque()).append(piece)
                 self._buffered += piece.size_bytes
                 self.read_bytes += piece.size_bytes - RECORD_OVERHEAD_BYTES * len(piece)
             self._next[partition] = records[-1].offset + 1

@@ -121,7 +121,8 @@ class KafkaSource:
             taken = self._held
             if taken is None:
                 behind = self.status().flow is not Flow.READING
-                pieces = poller.take(BATCH_RECORDS, WAIT_SECONDS if behind else 0.0)
+                newest = {one: place.newest for one, place in self._position.places.items()}
+                pieces = poller.take(BATCH_RECORDS, WAIT_SECONDS if behind else 0.0, newest)
                 if not pieces:
                     break
                 taken = self._decode(pieces)
