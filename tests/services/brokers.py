@@ -203,7 +203,8 @@ class Kafka(_Broker):
             "".join(f"{key}={value}\n" for key, value in properties.items())
         )
         (folder / "log4j2.properties").write_text(_LOGGING)
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # The first byte is fixed: an id that begins with a dash would pass for an option.
+        cluster = base64.urlsafe_b64encode(b"M" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         formatted = subprocess.run(
             [*self._java("64m"), "kafka.tools.StorageTool", "format", "-t", cluster,
              "-c", str(folder / "server.properties")],
