@@ -33,6 +33,7 @@ class Desk:
 
     def __init__(self, kafka: Kafka, folder: Path) -> None:
         self.kafka, self.folder = kafka, folder
+        self.address = kafka.address
         self.topic = f"bookings-{next(_numbers)}"
         self.now = NOW
         self.sources: list[KafkaSource] = []
@@ -44,7 +45,7 @@ class Desk:
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
         path = self.folder / "monitor.toml"
         path.write_text(
-            f'[source]\nkind = "kafka"\nbootstrap_servers = "{self.kafka.address}"\n'
+            f'[source]\nkind = "kafka"\nbootstrap_servers = "{self.address}"\n'
             f'topics = "{self.topic}"\n{lines}'
             '[schema]\ntime = "at"\nattributes = ["id"]\noutcomes = ["failed"]\n'
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import re
 import ssl
 from typing import Any
 
@@ -18,9 +19,37 @@ FETCH_BYTES = 16 << 20
 POLL_RECORDS = 4_000
 CONNECT_MS = 10_000
 REQUEST_MS = 15_000
+_ABOUT = re.compile(r"^<Kafka[^>]*>*: |\[Error \d+\] ")
+_BLAND = re.compile("socket disconnected|Bootstrap failed")
 
-# What it has to say about every attempt to connect, our own state says once.
-logging.getLogger("kafka").setLevel(logging.CRITICAL)
+
+class _Trouble(logging.Handler):
+    """Keeps the client's last complaint: its exceptions only say that it gave up.
+
+    Its log would tell of every attempt to connect; our own state tells once.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it, unless it only repeats that nothing came of it."""
+        text = _ABOUT.sub("", record.getMessage())
+        if not self.last or not _BLAND.search(text):
+            self.last = text
+
+
+_trouble = _Trouble()
+_client_log = logging.getLogger("kafka")
+_client_log.setLevel(logging.ERROR)
+_client_log.propagate = False
+_client_log.addHandler(_trouble)
+
+
+def last_trouble() -> str:
+    """The client's last complaint; empty if it has none."""
+    return _trouble.last
 
 
 _COLLECT_AFTER = (50_000, 20, 50)
@@ -42,6 +71,7 @@ def connect(settings: KafkaSettings) -> KafkaConsumer:
     Raises:
         KafkaError: no broker can be reached, or it will not have us.
     """
+    _trouble.last = ""
     return KafkaConsumer(
         **_client(settings),
         group_id=None,

@@ -14,12 +14,12 @@ from typing import Any
 import structlog
 from kafka import KafkaConsumer, TopicPartition
 from kafka.consumer.fetcher import ConsumerRecord
-from kafka.errors import KafkaError, NoError
+from kafka.errors import KafkaError, KafkaTimeoutError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from monitor.config import KafkaSettings
 from monitor.domain import datetime64
-from monitor.edge.kafka.connection import CONNECT_MS, connect, connect_admin
+from monitor.edge.kafka.connection import CONNECT_MS, connect, connect_admin, last_trouble
 from monitor.edge.kafka.places import Place, Position
 
 RECORD_OVERHEAD_BYTES = 250
@@ -39,6 +39,8 @@ AWAY_SECONDS = 5.0
 
 MAX_REFUSALS = 6
 """A new cluster needs a moment until it takes offsets; later it is worth a line in the log."""
+
+CONNECTING = "connecting"
 
 _POLL_MS = 200
 _WAIT_SECONDS = (0.5, 1.0, 2.0, 5.0)
@@ -123,7 +125,7 @@ class View:
     fetched: Mapping[TopicPartition, int] = field(default_factory=dict)
     """Offset of the next record to fetch, when the ends were looked up."""
     connected: bool = False
-    problem: str = "connecting"
+    problem: str = CONNECTING
     """Why it is not connected."""
     heard: float = field(default_factory=time.monotonic)
     """Monotonic; when the brokers last answered."""
@@ -244,6 +246,12 @@ class Poller:
         self._committed = dict(offsets)
 
     @property
+    def problem(self) -> str:
+        """Why there is no connection; empty if there is."""
+        text = self.view.problem
+        return last_trouble() or text if text == CONNECTING else text
+
+    @property
     def buffered_bytes(self) -> int:
         """Memory of what waits to be taken."""
         return self._buffered
@@ -294,8 +302,10 @@ class Poller:
                 self._admin.close()
 
     def _trouble(self, error: Exception) -> None:
-        text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        if self.view.connected or self.view.problem == "connecting":
+        # Of an exception that only says that time is up, the client's log knows the cause.
+        text = last_trouble() if isinstance(error, KafkaTimeoutError) else ""
+        text = text or (f"{error}" if str(error) else type(error).__name__)
+        if self.view.connected or self.view.problem == CONNECTING:
             _log.warning("no connection to Kafka", servers=self._settings.servers, error=text)
         self.view = View(self.view.ends, self.view.fetched, False, text, self.view.heard)
 

@@ -138,7 +138,7 @@ class KafkaSource:
         view = poller.view
         if not view.connected and time.monotonic() - view.heard > AWAY_SECONDS:
             servers = ", ".join(self._settings.servers)
-            raise SourceAwayError(f"Kafka at {servers} cannot be read: {view.problem}")
+            raise SourceAwayError(f"Kafka at {servers} cannot be read: {poller.problem}")
 
     def status(self) -> SourceStatus:
         """See `Source`."""
@@ -182,7 +182,7 @@ class KafkaSource:
             return Flow.PAUSED, self._complaint
         if not view.connected:
             away = time.monotonic() - view.heard > AWAY_SECONDS
-            return (Flow.AWAY, view.problem) if away else (Flow.CATCHING_UP, view.problem)
+            return (Flow.AWAY if away else Flow.CATCHING_UP), poller.problem
         at_end = all(view.fetched.get(one, -1) >= end for one, end in view.ends.items())
         if not view.ends or not at_end or poller.buffered_bytes:
             return Flow.CATCHING_UP, f"{lag:,} records to go"
