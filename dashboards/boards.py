@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders import dashboard
 
-from dashboards.panels import board, curves, figure, graph, states, suspects
+from dashboards.panels import board, curves, figure, graph, incidents, states, suspects
 
 
 def root_causes() -> dashboard.Dashboard:
@@ -23,6 +23,11 @@ def root_causes() -> dashboard.Dashboard:
                 "Acknowledged",
                 'sum(least_monitor_incidents{state="acknowledged",instance=~"$instance"})',
             ),
+            figure(
+                "Critical",
+                'sum(least_monitor_unresolved_incidents{severity="critical",instance=~"$instance"})',
+                red_above=1,
+            ),
             figure("Suspected causes", "count(least_monitor_finding_score$i) or vector(0)"),
             figure(
                 "Failures beyond the expected",
@@ -36,12 +41,7 @@ def root_causes() -> dashboard.Dashboard:
                 unit="percentunit",
                 red_above=0.5,
             ),
-            figure(
-                "First-attempt success",
-                "min(least_monitor_first_attempt_success_ratio$i)",
-                unit="percentunit",
-                decimals=2,
-            ),
+            incidents(),
             graph(),
             suspects(),
             curves(
@@ -95,6 +95,13 @@ def booking_health() -> dashboard.Dashboard:
             curves(
                 "First-attempt success",
                 ("least_monitor_first_attempt_success_ratio$i", "{{instance}}"),
+                unit="percentunit",
+                steps=True,
+            ),
+            curves(
+                "First-attempt success by outcome",
+                ("least_monitor_outcome_success_ratio$i", "{{outcome}}"),
+                text="Share of the bookings that did not fail in this way.",
                 unit="percentunit",
                 steps=True,
             ),
@@ -183,6 +190,29 @@ def monitor_health() -> dashboard.Dashboard:
             ),
             figure(
                 "Budget for them", "max(least_monitor_false_alarms_budget_per_week$i)", decimals=0
+            ),
+            curves(
+                "False alarms, expected and observed",
+                ("sum(increase(least_monitor_expected_false_alarms_total$i[1w]))", "allowed"),
+                (
+                    'sum(increase(least_monitor_incidents_labelled_total{verdict="false",instance=~"$instance"}[1w]))',
+                    "labelled false",
+                ),
+                text="Over a week; what nobody has judged does not count.",
+                least=0,
+            ),
+            curves(
+                "Precision by the operators' labels",
+                ("least_monitor_precision_ratio$i", "true of true and false"),
+                ("least_monitor_labels$i", "labelled {{verdict}}"),
+                text="Expected incidents are left out of the ratio.",
+                least=0,
+            ),
+            curves(
+                "Silences and maintenance windows",
+                ("least_monitor_silences$i", "{{instance}}"),
+                steps=True,
+                least=0,
             ),
             curves(
                 "Seconds of a tick by stage",

@@ -150,6 +150,48 @@ def graph() -> nodegraph.Panel:
     )
 
 
+def incidents() -> table.Panel:
+    """Open incidents with a link to each one's page."""
+    hidden = {"Time": True, "instance": True, "job": True, "__name__": True}
+    hidden |= {f"{name} {i}": True for name in ("Time", "instance", "job") for i in (1, 2, 3, 4)}
+    names = {"Value #severity": "severity", "Value #excess": "failures beyond expected"}
+    names |= {"Value #ratio": "failing", "Value #opened": "opened", "outcome": "fails"}
+    severities: list[object] = [
+        {
+            "type": "value",
+            "options": {
+                "0": {"text": "info", "index": 0},
+                "1": {"text": "warning", "color": "orange", "index": 1},
+                "2": {"text": "critical", "color": "red", "index": 2},
+            },
+        }
+    ]
+    link = [{"title": "Open", "url": "${console}/incidents/${__value.raw}", "targetBlank": True}]
+    value = model.DynamicConfigValue
+    return (
+        table.Panel()
+        .title("Open incidents")
+        .description("The worst first; the link leads to the console, which has the names.")
+        .datasource(DATASOURCE)
+        .height(8)
+        .span(24)
+        .with_target(now("least_monitor_incident_severity$i", "severity"))
+        .with_target(now("least_monitor_incident_excess_errors$i", "excess"))
+        .with_target(now("least_monitor_incident_error_ratio$i", "ratio"))
+        .with_target(now("1000 * least_monitor_incident_opened_timestamp_seconds$i", "opened"))
+        .with_transformation(model.DataTransformerConfig(id_val="merge", options={}))
+        .with_transformation(
+            model.DataTransformerConfig(
+                id_val="organize", options={"excludeByName": hidden, "renameByName": names}
+            )
+        )
+        .override_by_name("incident", [value(id_val="links", value=link)])
+        .override_by_name("severity", [value(id_val="mappings", value=severities)])
+        .override_by_name("failing", [value(id_val="unit", value="percentunit")])
+        .override_by_name("opened", [value(id_val="unit", value="dateTimeAsIso")])
+    )
+
+
 def suspects() -> table.Panel:
     """Suspected causes with their counts, joined by id."""
     hidden = {"Time": True, "instance": True, "job": True, "__name__": True}

@@ -228,7 +228,10 @@ class Daemon:
             ServeError, StoreError: at the start; later failures are logged and tried again.
         """
         config, http = self.config, self.config.http
-        metrics = Metrics(false_alarms_per_week=config.settings.detection.false_alarms_per_week)
+        metrics = Metrics(
+            false_alarms_per_week=config.settings.detection.false_alarms_per_week,
+            slice_length=config.settings.window.slice_length,
+        )
         metrics.started(self.now())
         state = LiveState(
             self.store,
@@ -375,6 +378,7 @@ class _Worker:
             changes["diagnosis"] = ticks[-1].diagnosis
             report = self._pipeline.config.settings.detection.report
             metrics.incidents(i for i in state.store.open_incidents() if i.finding.method is report)
+            metrics.judged(verdict.value for verdict in state.store.labels().values())
             _log.info(
                 "tick",
                 at=ticks[-1].diagnosis.at.isoformat(),

@@ -204,7 +204,7 @@ class Change(Enum):
 
     OPENED = "opened"
     WORSENED = "worsened"
-    """The excess has grown much, or the severity has risen."""
+    """The excess has grown much and fast, or the severity has risen."""
     REFINED = "refined"
     MERGED = "merged"
     """Another incident turned out to be the same story: this one ends in it."""
@@ -230,7 +230,7 @@ class Incident:
     resolved_at: datetime | None = None
     worsened_at: tuple[datetime, ...] = ()
     told_excess: float = 0.0
-    """Observed less expected, when people last heard of it."""
+    """Observed less expected, when it opened or last worsened."""
     causes: tuple[Cause, ...] = ()
     """Every cause it was known by, in order; refinement appends."""
     severity: Severity = Severity.INFO
@@ -238,6 +238,8 @@ class Incident:
     quiet_ticks: int = 0
     """Ticks with data, one after the other, that did not see it. A gap in the data counts for
     nothing: it is unknown, not healthy."""
+    told_per_hour: float = 0.0
+    """Observed less expected per hour of the horizon, when people last heard that it is worse."""
     merged_into: str | None = None
     """Id of the incident that goes on with its story."""
 

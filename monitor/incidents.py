@@ -78,7 +78,7 @@ def track(
             incident = Incident(
                 identity(finding, at), State.OPEN, at, at, at, finding, finding,
                 told_excess=finding.observed - finding.expected, causes=(finding.cause,),
-                severity=severity(finding, settings),
+                severity=severity(finding, settings), told_per_hour=_per_hour(finding),
             )  # fmt: skip
             incidents.append(incident)
             news.append(Notification(incident, Change.OPENED, at))
@@ -185,9 +185,13 @@ def _update(
     hurts = max(incident.severity, severity(finding, settings), key=lambda s: s.rank)
     if finding.fresh and hurts is not incident.severity:
         change = Change.WORSENED
+    pace = incident.told_per_hour
     if finding.fresh and excess >= settings.worsen_factor * max(told, 1.0):
-        change = Change.WORSENED
         worsened, told = (*worsened, at), excess
+        # What merely lasts adds up in longer and longer horizons, and is no news: the severity
+        # tells when the sum matters.
+        if _per_hour(finding) >= settings.worsen_factor * pace:
+            change, pace = Change.WORSENED, _per_hour(finding)
     return (
         replace(
             incident,
@@ -200,6 +204,11 @@ def _update(
             causes=causes,
             severity=hurts,
             quiet_ticks=0,
+            told_per_hour=pace,
         ),
         change,
     )
+
+
+def _per_hour(finding: Finding) -> float:
+    return (finding.observed - finding.expected) / (finding.horizon / timedelta(hours=1))

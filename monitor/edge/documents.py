@@ -150,6 +150,7 @@ def incident_document(incident: Incident) -> Document:
         "severity": incident.severity.value,
         "quiet_ticks": incident.quiet_ticks,
         "merged_into": incident.merged_into,
+        "told_per_hour": _number(incident.told_per_hour),
         "finding": finding_document(incident.finding),
         "latest": finding_document(incident.latest),
     }
@@ -172,6 +173,7 @@ def incident_from(document: Mapping[str, Any]) -> Incident:
         severity=Severity(document.get("severity", "info")),
         quiet_ticks=document.get("quiet_ticks", 0),
         merged_into=document.get("merged_into"),
+        told_per_hour=float(document.get("told_per_hour", 0.0)),
         finding=finding_from(document["finding"]),
         latest=finding_from(document["latest"]),
     )

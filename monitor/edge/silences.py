@@ -122,10 +122,18 @@ class Silencer:
 
     def __call__(self, incident: Incident, now: datetime) -> tuple[str, datetime] | None:
         """As `bundling.Quiet`."""
-        if now != self._at:
-            self._at, self._active = now, tuple(self.store.silences(active_at=now))
+        self._look(now)
         found = hushed(incident, self._active, self.windows, now)
         return None if found is None else (found.reason, found.until)
+
+    def count(self, now: datetime) -> int:
+        """Silences and windows that hold."""
+        self._look(now)
+        return len(self._active) + sum(until(window, now) is not None for window in self.windows)
+
+    def _look(self, now: datetime) -> None:
+        if now != self._at:
+            self._at, self._active = now, tuple(self.store.silences(active_at=now))
 
 
 def hushed(

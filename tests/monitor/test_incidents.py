@@ -107,6 +107,16 @@ def test_slow_growth_is_told_when_the_excess_has_doubled_since_people_heard_of_i
     assert story.tick(finding(observed=140, score=140.0)) == []  # not yet twice what was told
 
 
+def test_what_merely_lasts_adds_up_without_becoming_news() -> None:
+    story = Story()
+    story.tick(finding(observed=40, expected=4))
+    for ticks in (2, 4, 8):
+        lasting = finding(observed=36 * ticks, expected=4 * ticks, horizon=ticks * TICK)
+        assert story.tick(lasting) == []
+    (incident,) = story.incidents
+    assert len(incident.worsened_at) > 0, "but it is on record"
+
+
 def test_old_failures_without_a_fresh_one_open_nothing() -> None:
     story = Story()
     assert story.tick(finding(fresh=False)) == []

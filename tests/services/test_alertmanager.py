@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from monitor.domain import Cause, Change, Finding, Incident, Method, Notification, State
+from monitor.domain import Cause, Change, Finding, Incident, Method, Notification, Severity, State
 from monitor.edge.notifiers.alertmanager import AlertmanagerNotifier
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.store import Work
@@ -125,14 +125,23 @@ def pager() -> Iterator[tuple[str, list[dict[str, Any]]]]:
         thread.join()
 
 
-def test_an_incident_rings_once_through_refinement_and_restart_and_ends_once(
-    tmp_path: Path,
-) -> None:
+def alerts(message: dict[str, Any]) -> list[tuple[str, str]]:
+    return sorted((a["labels"]["incident"], a["status"]) for a in message["alerts"])
+
+
+def test_the_receiver_sees_an_incident_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     store = MemoryStore()
 
-    def tick(incident: Incident, change: Change) -> None:
-        news = (Notification(incident, change, datetime.now(UTC)),)
-        store.commit(Work(incidents=(incident,), notifications=news, notifiers=("alertmanager",)))
+    def tick(*news: tuple[Incident, Change]) -> None:
+        at = datetime.now(UTC)
+        told_now = tuple(Notification(incident, change, at) for incident, change in news)
+        store.commit(
+            Work(
+                incidents=tuple(incident for incident, _ in news),
+                notifications=told_now,
+                notifiers=("alertmanager",),
+            )
+        )
         outbox.deliver()
 
     with pager() as (hook, told):
@@ -142,59 +151,98 @@ def test_an_incident_rings_once_through_refinement_and_restart_and_ends_once(
         outbox = Outbox(store, [notifier])
         manager.start()
         try:
-            tick(OPENED, Change.OPENED)
+            tick((OPENED, Change.OPENED))
             wait_for(lambda: told)
+
             finer = replace(FINDING, cause=Cause.of(airline="AC", office="BKK"))
             refined = replace(OPENED, finding=finer, latest=finer)
-            tick(refined, Change.REFINED)
+            tick((refined, Change.REFINED))
+            store.acknowledge("a1", datetime.now(UTC), "maria", "on it")
 
             manager.stop()
             manager.start()  # it remembers whom it told, but not what is firing
             outbox.refresh()
             time.sleep(1)
-            assert len(told) == 1, "the restart rang again"
+            assert len(told) == 1, "refinement, acknowledgement or the restart rang again"
+            shown = httpx2.get(f"{manager.url}/api/v2/alerts").json()
+            notes = [(a["annotations"]["cause"], a["annotations"]["state"]) for a in shown]
+            assert notes == [("airline=AC & office=BKK", "acknowledged")]
 
-            ended = replace(refined, state=State.RESOLVED, resolved_at=datetime.now(UTC))
-            tick(ended, Change.RESOLVED)
+            # A second cause of the same outcome joins the group.
+            other = replace(FINDING, cause=Cause.of(airline="MU"), path=("airline=MU", "reserve"))
+            second = replace(OPENED, id="b2", finding=other, latest=other)
+            tick((second, Change.OPENED))
             wait_for(lambda: len(told) == 2)
+
+            over = {"state": State.RESOLVED, "resolved_at": datetime.now(UTC)}
+            tick((replace(refined, **over), Change.RESOLVED))
+            wait_for(lambda: len(told) == 3)
+            tick((replace(second, **over), Change.RESOLVED))
+            wait_for(lambda: len(told) == 4)
             for _ in range(3):
                 outbox.refresh()
                 time.sleep(0.4)
         finally:
             manager.stop()
             notifier.close()
-    assert [t["status"] for t in told] == ["firing", "resolved"]
+    assert [(t["status"], alerts(t)) for t in told] == [
+        ("firing", [("a1", "firing")]),
+        ("firing", [("a1", "firing"), ("b2", "firing")]),
+        ("firing", [("a1", "resolved"), ("b2", "firing")]),
+        ("resolved", [("b2", "resolved")]),
+    ]
     alert = told[0]["alerts"][0]
     assert alert["labels"]["outcome"] == "reserve"
     assert alert["generatorURL"] == "http://console/incidents/a1"
     assert datetime.fromisoformat(alert["startsAt"]) == OPENED_AT
-    assert told[1]["alerts"][0]["annotations"]["cause"] == "airline=AC & office=BKK"
+    last = told[2]["alerts"]
+    assert {a["annotations"]["cause"] for a in last} == {
+        "airline=AC & office=BKK",
+        "airline=MU",
+    }
 
 
 def test_an_alertmanager_that_was_away_hears_of_it_once_afterwards(tmp_path: Path) -> None:
+    """Away for an hour by a simulated clock: what still burns rings once, what is over never."""
     store = MemoryStore()
-    store.commit(
-        Work(
-            incidents=(OPENED,),
-            notifications=(Notification(OPENED, Change.OPENED, OPENED_AT),),
-            notifiers=("alertmanager",),
+    over = replace(OPENED, id="over")
+    ended = replace(over, state=State.RESOLVED, resolved_at=OPENED_AT + timedelta(minutes=2))
+
+    def commit(incident: Incident, change: Change, minutes: int) -> None:
+        at = OPENED_AT + timedelta(minutes=minutes)
+        store.commit(
+            Work(
+                incidents=(incident,),
+                notifications=(Notification(incident, change, at),),
+                notifiers=("alertmanager",),
+            )
         )
-    )
+
+    commit(OPENED, Change.OPENED, 0)
+    commit(over, Change.OPENED, 0)
     ahead = timedelta(0)
     with pager() as (hook, told):
         manager = Alertmanager(tmp_path, hook)
         notifier = AlertmanagerNotifier([manager.url])
+        notifier.every = timedelta(0)
         outbox = Outbox(store, [notifier], now=lambda: datetime.now(UTC) + ahead)
-        assert outbox.deliver() == 0
+        for minutes in range(0, 60, 5):
+            ahead = timedelta(minutes=minutes)
+            assert outbox.deliver() == 0
+        commit(replace(OPENED, severity=Severity.CRITICAL), Change.WORSENED, 1)
+        commit(ended, Change.RESOLVED, 2)
         manager.start()
         try:
             assert outbox.deliver() == 0  # it waits for its next attempt
-            ahead = timedelta(hours=1)
-            assert outbox.deliver() == 1
-            outbox.refresh()
-            wait_for(lambda: told)
-            time.sleep(0.7)
+            ahead = timedelta(hours=2)
+            assert outbox.deliver() == 2
+            for _ in range(3):
+                outbox.refresh()
+                time.sleep(0.4)
         finally:
             manager.stop()
             notifier.close()
-    assert [(t["status"], len(t["alerts"])) for t in told] == [("firing", 1)]
+    assert [(t["status"], alerts(t)) for t in told] == [("firing", [("a1", "firing")])]
+    assert told[0]["alerts"][0]["annotations"]["severity"] == "critical"
+    fates = {count.status: count.count for count in store.outbox()}
+    assert fates == {"sent": 2, "skipped": 2}

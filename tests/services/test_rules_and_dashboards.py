@@ -21,6 +21,10 @@ from typing import Any
 
 import pytest
 import yaml
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.cog.plugins import register_default_plugins
+from grafana_foundation_sdk.models import prometheus as prometheus_query
+from grafana_foundation_sdk.models.dashboard import Dashboard
 from prometheus_client import generate_latest
 
 from dashboards.generate import FOLDER, generate
@@ -122,6 +126,8 @@ def tick(metrics: Metrics, at: datetime) -> None:
     metrics.incidents([incident, replace(incident, id="d", state=State.ACKNOWLEDGED)])
     metrics.changed(Change.OPENED)
     metrics.labelled("true")
+    metrics.judged(["true", "true", "false"])
+    metrics.silenced(1)
     metrics.ingested(8000, late=3)
     metrics.rejected([Rejected("bad_time", "x.jsonl:3", "no zone", 2)])
     metrics.notified("webhook", "sent")
@@ -194,6 +200,7 @@ def test_runbooks_speak_of_settings_that_exist() -> None:
 
 def test_runbooks_speak_of_commands_that_exist() -> None:
     known = {command.name or command.callback.__name__ for command in app.registered_commands}
+    known |= {str(group.name) for group in app.registered_groups}
     spoken = {
         name
         for p in RUNBOOKS.glob("*.md")
@@ -217,7 +224,7 @@ def test_a_dashboard_can_be_provisioned(path: Path) -> None:
     assert board["uid"] == f"least-monitor-{path.stem}"
     variables = {v["name"] for v in board["templating"]["list"]}
     assert variables == {"datasource", "instance", "console"}
-    used = set(re.findall(r"\$\{?(\w+)", path.read_text())) - {"__all"}
+    used = set(re.findall(r"\$\{?(\w+)", path.read_text())) - {"__all", "__value"}
     assert used <= variables
     ids = [panel["id"] for panel in board["panels"]]
     assert len(ids) == len(set(ids))
@@ -234,6 +241,31 @@ def test_a_dashboard_can_be_provisioned(path: Path) -> None:
         cells |= area
         refs = [target["refId"] for target in panel["targets"]]
         assert len(refs) == len(set(refs))
+
+
+def kept(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
+    """Where what the SDK understood differs from what we wrote; its defaults may come on top."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key, value in ours.items():
+            yield from kept(value, theirs.get(key, "lost"), f"{place}.{key}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for i, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from kept(one, other, f"{place}[{i}]")
+    elif ours != theirs:
+        yield f"{place}: {ours!r} became {theirs!r}"
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_the_sdk_reads_a_dashboard_as_it_was_meant(path: Path) -> None:
+    """Its types of Grafana 11.6, of panels and of queries, know every field that we use."""
+    register_default_plugins()
+    board = json.loads(path.read_text())
+    understood = Dashboard.from_json(board)
+    again = json.loads(JSONEncoder(sort_keys=True).encode(understood))
+    assert list(kept(board, again)) == []
+    queries = [t for panel in understood.panels or [] for t in panel.targets or []]  # type: ignore[union-attr]
+    assert len(queries) > 5
+    assert {type(query) for query in queries} == {prometheus_query.Dataquery}
 
 
 def test_provisioning_files_agree_with_the_dashboards() -> None:
@@ -392,12 +424,25 @@ def prepared(expression: str) -> str:
 @pytest.mark.service
 def test_every_dashboard_expression_returns_data(prometheus: Prometheus) -> None:
     empty, table = [], []
-    for path in DASHBOARDS:
-        for title, target in targets(json.loads(path.read_text())):
-            found = prometheus.query(prepared(target["expr"]))
-            table.append(f"{path.stem:15} {title:40.40} {len(found):3} series")
-            if not found:
-                empty.append(f"{path.stem}: {title}: {target['expr']}")
+    expressions = [
+        (path.stem, title, target["expr"])
+        for path in DASHBOARDS
+        for title, target in targets(json.loads(path.read_text()))
+    ]
+    expressions += [("rules", rule["record"], rule["record"]) for rule in rules("record")]
+    for place, title, expression in expressions:
+        found = prometheus.query(prepared(expression))
+        table.append(f"{place:15} {title:45.45} {len(found):3} series")
+        if not found:
+            empty.append(f"{place}: {title}: {expression}")
+    for rule in rules("alert"):
+        # An alert's expression is empty while all is well; what it looks at must be there.
+        found = prometheus.query(prepared(rule["expr"]))
+        said = f"{len(found):3} series" if found else "empty while all is well, as meant"
+        table.append(f"{'alert':15} {rule['alert']:45.45} {said}")
+        for name in named(rule["expr"]):
+            if not prometheus.query(name):
+                empty.append(f"alert {rule['alert']}: {name}")
     print("\n".join(table))
     assert len(table) > 40
     assert empty == []

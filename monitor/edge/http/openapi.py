@@ -95,7 +95,10 @@ _HISTORY = _object(
 
 for _schema in (_INCIDENT, _HISTORY):
     _schema["properties"]["told_excess"] = _ref("Number") | {
-        "description": "Observed less expected, when people last heard of it."
+        "description": "Observed less expected, when it opened or last worsened."
+    }
+    _schema["properties"]["told_per_hour"] = _ref("Number") | {
+        "description": "The same by the hour, when people last heard that it is worse."
     }
     _schema["properties"]["severity"] = _words(Severity) | {
         "description": "The highest it has reached."

@@ -11,12 +11,12 @@ import threading
 from collections import Counter as Tally
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from monitor.domain import Change, Diagnosis, Incident, Rejected, State
+from monitor.domain import Change, Diagnosis, Incident, Rejected
 from monitor.edge.metrics.families import (
     FIT_STATUSES,
     Snapshot,
@@ -36,20 +36,27 @@ class Metrics:
     """Counts what happens and keeps the newest snapshot. Safe to call from any thread.
 
     Args:
-        top: edges of the graph and findings that get a series of their own.
+        top: edges of the graph, findings and incidents that get a series of their own.
         false_alarms_per_week: the operator's budget, exported beside what was observed.
+        slice_length: of one tick; so much of the budget each may spend.
     """
 
-    def __init__(self, top: int = 50, false_alarms_per_week: float | None = None) -> None:
+    def __init__(
+        self,
+        top: int = 50,
+        false_alarms_per_week: float | None = None,
+        slice_length: timedelta = timedelta(minutes=30),
+    ) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         self._top = top
         self._budget = false_alarms_per_week
+        self._allowance = (false_alarms_per_week or 0.0) * (slice_length / timedelta(weeks=1))
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
         self._make_counters()
         prometheus_client.ProcessCollector(registry=self.registry)
         prometheus_client.GCCollector(registry=self.registry)
-        self.registry.register(SnapshotCollector(lambda: self._snapshot, self._budget))
+        self.registry.register(SnapshotCollector(lambda: self._snapshot, self._budget, top))
 
     def _make_counters(self) -> None:
         def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
@@ -92,6 +99,9 @@ class Metrics:
                 self._changes.labels(news.value)
         self._notified = counter(
             "notifications", "Attempts to notify, by result.", ["notifier", "result"]
+        )
+        self._expected_alarms = counter(
+            "expected_false_alarms", "False alarms that the budget allows for the ticks judged."
         )
         self._labelled = counter(
             "incidents_labelled", "Incidents by the operators' verdict.", ["verdict"]
@@ -142,6 +152,8 @@ class Metrics:
         self._rows.inc(diagnosis.rows)
         self._clean.inc(diagnosis.clean_rows)
         self._gaps.inc(diagnosis.gap)
+        if not diagnosis.learning:
+            self._expected_alarms.inc(self._allowance)
         self._truncated.inc(diagnosis.paths_truncated)
         for count in diagnosis.outcomes:
             self._errors.labels(count.outcome).inc(count.observed)
@@ -162,8 +174,20 @@ class Metrics:
 
     def incidents(self, incidents: Iterable[Incident]) -> None:
         """The incidents that are not resolved, as they stand now."""
-        by_state = Tally(incident.state for incident in incidents)
-        self._swap(incidents={state: by_state[state] for state in State if by_state[state]})
+        worst = sorted(
+            incidents,
+            key=lambda i: (-i.severity.rank, i.latest.expected - i.latest.observed, i.id),
+        )
+        self._swap(incidents=tuple(worst))
+
+    def judged(self, verdicts: Iterable[str]) -> None:
+        """The operators' last verdicts on all incidents that have one."""
+        counts = Tally(verdicts)
+        self._swap(labels={verdict: counts[verdict] for verdict in ("true", "false", "expected")})
+
+    def silenced(self, count: int) -> None:
+        """So many silences and maintenance windows hold."""
+        self._swap(silences=count)
 
     def changed(self, change: Change) -> None:
         """An incident opened, worsened, became more exact or was resolved."""

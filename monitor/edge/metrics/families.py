@@ -12,7 +12,8 @@ from prometheus_client.core import InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from monitor import __version__
-from monitor.domain import Diagnosis, Edge, Finding, State
+from monitor.domain import Diagnosis, Edge, Finding, Incident
+from monitor.edge.metrics.people import incident_families
 from monitor.edge.metrics.shapes import PREFIX, labelled, single
 from monitor.edge.metrics.stream import source_families
 from monitor.edge.source import SourceStatus
@@ -38,7 +39,12 @@ class Snapshot:
     edges: tuple[Edge, ...] = ()
     """The strongest, those on reported paths first."""
     findings: tuple[Finding, ...] = ()
-    incidents: Mapping[State, int] | None = None
+    incidents: tuple[Incident, ...] | None = None
+    """Not resolved, the worst first."""
+    labels: Mapping[str, int] | None = None
+    """Verdict → incidents that operators judged so."""
+    silences: int | None = None
+    """Silences and maintenance windows that hold now."""
     watermark: datetime | None = None
     slice_lag_seconds: float | None = None
     source: SourceStatus | None = None
@@ -70,8 +76,9 @@ def strongest(diagnosis: Diagnosis, top: int) -> tuple[Edge, ...]:
 class SnapshotCollector(Collector):
     """Renders the snapshot at every scrape."""
 
-    def __init__(self, newest: Callable[[], Snapshot], budget: float | None) -> None:
+    def __init__(self, newest: Callable[[], Snapshot], budget: float | None, top: int) -> None:
         self._newest = newest
+        self._top = top
         self._budget = budget
 
     def describe(self) -> Iterator[Metric]:
@@ -90,7 +97,7 @@ class SnapshotCollector(Collector):
                 "False alarms a week that the operator allows.",
                 self._budget,
             )
-        yield from _incident_families(snapshot)
+        yield from incident_families(snapshot, self._top)
         if snapshot.watermark is not None:
             yield single(
                 "watermark_timestamp_seconds",
@@ -111,26 +118,6 @@ class SnapshotCollector(Collector):
             yield from _finding_families(snapshot.findings)
 
 
-def _incident_families(snapshot: Snapshot) -> Iterator[Metric]:
-    if snapshot.incidents is not None:
-        yield labelled(
-            "incidents",
-            "Incidents that are not resolved, by state.",
-            ["state"],
-            [
-                ([state.value], snapshot.incidents.get(state, 0))
-                for state in (State.OPEN, State.ACKNOWLEDGED)
-            ],
-        )
-    if snapshot.outbox is not None:
-        yield labelled(
-            "outbox_notifications",
-            "Notifications that wait for their next attempt, or were given up.",
-            ["notifier", "status"],
-            [(list(key), count) for key, count in sorted(snapshot.outbox.items())],
-        )
-
-
 def _tick_families(diagnosis: Diagnosis) -> Iterator[Metric]:
     yield single(
         "last_tick_timestamp_seconds",
@@ -143,6 +130,12 @@ def _tick_families(diagnosis: Diagnosis) -> Iterator[Metric]:
             "first_attempt_success_ratio",
             "Share of the newest slice's rows without any failure.",
             diagnosis.clean_rows / diagnosis.rows,
+        )
+        yield labelled(
+            "outcome_success_ratio",
+            "Share of the newest slice's rows that did not fail in this way.",
+            ["outcome"],
+            [([c.outcome], 1 - c.observed / diagnosis.rows) for c in diagnosis.outcomes],
         )
     yield labelled(
         "slice_errors",

@@ -19,6 +19,7 @@ from monitor.config import Route
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import Bundling, Collapsing, DeliveryError, Notifier, Refreshing
 from monitor.edge.notifiers.bundling import Bundle, Quiet, never_quiet, plan, within
+from monitor.edge.silences import Silencer
 from monitor.edge.store import OutboxItem, Store, StoreError
 
 FIRST_PAUSE = timedelta(seconds=5)
@@ -114,6 +115,8 @@ class Outbox:
                     if count.status in ("pending", "parked")
                 }
             )
+            if isinstance(self._quiet, Silencer):
+                self._metrics.silenced(self._quiet.count(self._now()))
         return arrived
 
     def _deliver(self, name: str, items: Sequence[OutboxItem]) -> tuple[int, bool]:
