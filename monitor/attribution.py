@@ -82,6 +82,15 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """A cause whose incident is over: what its rows did until then is known and told."""
+
+    conditions: Conditions
+    until: np.datetime64
+    """Start of the first slice that may be news again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attribution:
     """The causes of one outcome at one tick."""
 
@@ -99,11 +108,14 @@ def attribute(
     threshold: float,
     min_failures: int,
     max_causes: int,
+    settled: Sequence[Settled] = (),
 ) -> Attribution:
     """Find the causes of `outcome`, best first."""
     scan = _Scan(outcome, tables, scatter, min_failures)
-    if not len(scan.cells):
+    if not scan.enough:
         return Attribution((), -np.inf, 0.0)
+    for episode in settled:
+        scan.settle(episode)
     gates = scan.gates()
     best = float(gates.max())
     suspects: list[Suspect] = []
@@ -132,10 +144,15 @@ class _Scan:
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.min_failures = min_failures
         observed = tables.observed[:, outcome]
-        self.cells = np.flatnonzero(observed[-1] >= min_failures)
+        self.enough = bool(observed[-1, 0] >= min_failures)
+        keep = observed[-1] >= min_failures
+        keep[: self.layout.starts[1 + len(self.layout.attributes)]] = True  # all singles
+        self.cells = np.flatnonzero(keep) if self.enough else np.zeros(0, np.int64)
         self.observed = observed[:, self.cells]
         self.expected = tables.expected[:, outcome][:, self.cells]
         self.base_expected = self.expected
+        self.told = np.zeros(len(tables.horizons))
+        """Excess of everything that has been told, by horizon."""
         if not len(self.cells):
             return
         block = self.layout.block_of(self.cells)
@@ -157,6 +174,8 @@ class _Scan:
             + np.log(len(tables.horizons))
         )
         self.tests = int(present.sum()) * len(tables.horizons)
+        self.fair = [coded.expected[:, outcome] for coded in tables.slices]
+        """Per slice: failures expected of each row, once ended causes are settled."""
         self._mu: list[np.ndarray] | None = None
         self._place: np.ndarray | None = None
 
@@ -176,6 +195,7 @@ class _Scan:
     def gates(self) -> np.ndarray:
         """Score of every candidate against its own rate times that of the rest."""
         fair = self.expected * self._rest()
+        fair[:, 0] += self.told
         score = excess_score(self.observed, fair, self.size) - self.price
         weak = (self.observed < self.min_failures) | (self.observed < MIN_RATIO * fair)
         return np.asarray(np.where(weak, -np.inf, score))
@@ -298,15 +318,37 @@ class _Scan:
         for i, (coded, hit) in enumerate(zip(slices, suspect.matches, strict=True)):
             weight = coded.slice.weight[hit]
             counts[0, i] = weight[coded.slice.failed[hit, self.outcome]].sum()
-            counts[1, i] = weight @ coded.expected[hit, self.outcome]
+            counts[1, i] = weight @ self.fair[i][hit]
             counts[2, i] = weight.sum()
         suspect.observed, suspect.expected, suspect.rows = counts
 
-    def explain(self, suspect: Suspect) -> None:
+    def settle(self, episode: Settled) -> None:
+        """Expect of an ended cause's rows what they did, so that they are no news again."""
+        slices = self.tables.slices
+        past = Suspect(episode.conditions, len(self.tables.horizons) - 1, 0, 1, 1, (), ())
+        self.locate(past)
+        for i, coded in enumerate(slices):
+            if coded.slice.start >= episode.until:
+                past.matches[i] = np.zeros(len(past.matches[i]), bool)
+                past.observed[i] = past.expected[i] = 0
+        if past.observed.sum() <= past.expected.sum():
+            return
+        if not episode.conditions:
+            # Of a cause inside of what failed as a whole more may still come to light.
+            for i, h in enumerate(self.tables.horizons):
+                excess = past.observed[-h:].sum() - past.expected[-h:].sum()
+                self.told[i] = max(self.told[i], excess)
+            return
+        self.explain(past, least=1.0)
+        assert self._mu is not None
+        self.fair, self._mu = self._mu, None
+        self.base_expected = self.expected
+
+    def explain(self, suspect: Suspect, least: float = 0.0) -> None:
         """Expect of the suspect's rows what they did, so that the rest can be seen."""
         slices, horizons = self.tables.slices, self.tables.horizons
         if self._mu is None:
-            self._mu = [coded.expected[:, self.outcome].copy() for coded in slices]
+            self._mu = [fair.copy() for fair in self.fair]
         if self._place is None:
             self._place = np.full(self.layout.size + 1, len(self.cells), np.int32)
             self._place[self.cells] = np.arange(len(self.cells))
@@ -319,8 +361,9 @@ class _Scan:
                 break
             first, last = max(len(slices) - h, 0), len(slices) - newer
             newer = h
-            factor = self._ratio(suspect, first, last, towards=overall)
+            factor = max(self._ratio(suspect, first, last, towards=overall), least)
             block = np.zeros(len(self.cells) + 1)
+            whole = not suspect.conditions and all(m.all() for m in suspect.matches[first:last])
             for s in range(first, last):
                 hit = suspect.matches[s]
                 if not hit.any():
@@ -328,9 +371,9 @@ class _Scan:
                 mu = self._mu[s]
                 gain = mu[hit] * (factor - 1)
                 mu[hit] += gain
-                if suspect.conditions:
+                if not whole:
                     self._spread(block, slices[s], hit, gain)
-            if not suspect.conditions:
+            if whole:
                 inner = self.expected[i - 1] if i else 0.0
                 block[:-1] = (self.expected[i] - inner) * (factor - 1)
             changed[i:] += block[:-1]
@@ -413,7 +456,7 @@ def _jointly(suspects: Sequence[Suspect], scan: _Scan, threshold: float) -> list
         weight = coded.slice.weight
         failed = weight * coded.slice.failed[:, scan.outcome]
         pattern_o += np.bincount(pattern, failed, len(pattern_o))
-        pattern_e += np.bincount(pattern, weight * coded.expected[:, scan.outcome], len(pattern_e))
+        pattern_e += np.bincount(pattern, weight * scan.fair[s], len(pattern_e))
     patterns = np.arange(len(pattern_o))
 
     def likelihood(chosen: list[int]) -> float:

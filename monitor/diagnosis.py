@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from time import perf_counter
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from monitor.attribution import Attribution, Suspect, attribute, began, has_ended
+from monitor.attribution import Attribution, Conditions, Settled, Suspect, attribute, began, has_ended
 from monitor.baseline import Baseline, History, Mask, teach
 from monitor.codes import CodeModel, code_suspects, codes_in_excess
 from monitor.dispersion import Dispersion
@@ -305,6 +305,7 @@ class Monitor:
                 threshold,
                 detection.min_failures,
                 detection.max_causes,
+                self._settled(outcome),
             )
             unexplained[outcome] = result.unexplained
             findings += [
@@ -312,6 +313,26 @@ class Monitor:
                 for suspect in (*result.suspects, *self._by_codes(o, result.suspects, threshold))
             ]
         return findings, unexplained
+
+    def _settled(self, outcome: str) -> list[Settled]:
+        """Causes that were told and are over, though their rows still lie in the window."""
+        settled: dict[Conditions, datetime] = {}
+        for incident in self.incidents:
+            finding = incident.finding
+            if (finding.outcome, finding.method) != (outcome, Method.EXCESS):
+                continue
+            if incident.state is not State.RESOLVED:
+                continue
+            for cause in incident.causes:
+                conditions = tuple(
+                    (a, self.nodes.number(a, code)) for a, code in self.naming.codes(cause)
+                )
+                until = settled.get(conditions, incident.last_seen_at)
+                settled[conditions] = max(until, incident.last_seen_at)
+        return [
+            Settled(conditions, np.datetime64(until.replace(tzinfo=None), "us"))
+            for conditions, until in settled.items()
+        ]
 
     def _finding(
         self, o: int, suspect: Suspect, encoding: Encoding, learned: Learned, names: list[str]

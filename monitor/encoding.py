@@ -90,6 +90,11 @@ class Nodes:
             out[:, a] = np.where(column == MISSING, MISSING, node)
         return out
 
+    def number(self, attribute: int, code: int) -> int:
+        """Node number of one value, as of now."""
+        known = self._local[attribute]
+        return int(known[code]) if 0 <= code < len(known) else OTHER
+
     def sizes(self) -> tuple[int, ...]:
         """Nodes per attribute, `other` included."""
         return tuple(len(codes) for codes in self.codes)
