@@ -32,6 +32,13 @@ STORM_SHARE = 0.85
 """Share of every attribute's expected failures that must be so elevated in a storm."""
 EVERYTHING_SHARE = 0.5
 """A value whose complement is elevated by this share of its own ratio is "everything"."""
+WHOLE_PRICE = 3.0
+"""Nats asked of "everything" on top: shocks common to all traffic have a heavier tail than the
+scatter of single values lets expect. Chosen on quiet days."""
+MEMBERS = 2
+"""Failures of a value that may be one of several hit by the same storm."""
+GROUP_MARGIN = 2.0
+"""Nats by which several values of another attribute must explain more than the best cell."""
 LATER_ROUNDS = 2.0
 """Nats asked on top of the threshold once a cause has been found."""
 DROP_ONE = 5.0
@@ -173,6 +180,7 @@ class _Scan:
             + np.log(np.maximum(present[block], 1))
             + np.log(len(tables.horizons))
         )
+        self.price[0] += WHOLE_PRICE
         self.tests = int(present.sum()) * len(tables.horizons)
         self.fair = [coded.expected[:, outcome] for coded in tables.slices]
         """Per slice: failures expected of each row, once ended causes are settled."""
@@ -211,9 +219,15 @@ class _Scan:
             h, j = divmod(int(np.argmax(specific)), specific.shape[1])
             j += 1
         else:
+            h, j = -1, -1
+        score = float(gates[h, j]) if j >= 0 else threshold
+        if not (j == 0 and self._storm(h)):
+            member = self._shared(h, j, score)
+            if member is not None:
+                h, j, score = member
+        if j < 0:
             return None
         chain = self._name(h, j, threshold)
-        score = float(gates[h, j])
         p_value = self._p_value(h, j)
         peaks = gates.max(axis=0)
         ranked = [int(i) for i in np.argsort(-peaks)[:12] if peaks[i] > 0]
@@ -226,6 +240,76 @@ class _Scan:
         p_all = np.exp(-np.maximum(peaks[peaks > 0] + self.price[peaks > 0], 0))
         q = q_values(np.append(p_all, p_value), self.tests)[-1]
         return Suspect(named[-1], h, score, p_value, float(q), tuple(named), tuple(others[:5]))
+
+    def _shared(self, h: int, j: int, score: float) -> tuple[int, int, float] | None:
+        """The worst of several values of one attribute that explain more than cell `j` does.
+
+        A hurricane cancels the flights to a dozen cities, whoever flies there: the airline that
+        flies there most is not the cause. The values must account for the cell, and not the
+        reverse; every one of them must stand out from what none of them explains.
+
+        Args:
+            h, j: horizon and cell found, or -1 where no cell alone is enough.
+            score: what it has to beat.
+
+        Returns:
+            Horizon, cell of the worst value, and the score of all of them.
+        """
+        best: tuple[int, int, float] | None = None
+        wanted = score + (GROUP_MARGIN if j > 0 else 0.0)
+        taken = set(self.layout.blocks[int(self.layout.block_of(self.cells[[j]])[0])]) if j > 0 else ()
+        for horizon in range(len(self.tables.horizons)) if j < 0 else (h,):
+            for position in range(len(self.layout.attributes)):
+                if position in taken:
+                    continue
+                members, gates = self._members(horizon, position)
+                total = float(gates.sum())
+                if len(members) < 2 or total <= wanted:
+                    continue
+                if self.observed[horizon, members].sum() < self.min_failures:
+                    continue
+                if j >= 0 and not self._account(horizon, j, position, members):
+                    continue
+                wanted = total
+                best = horizon, int(members[np.argmax(gates)]), total
+        return best
+
+    def _members(self, h: int, position: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values of an attribute that stand out from all those that do not, and their scores."""
+        start = int(self.layout.starts[1 + position])
+        cells = np.arange(start, start + self.layout.room[position])
+        o, e, size = self.observed[h, cells], self.expected[h, cells], self.size[h, cells]
+        whole = self.observed[h, 0], self.expected[h, 0]
+        inside = np.zeros(len(cells), bool)
+        gates = np.zeros(len(cells))
+        for _ in range(3):
+            rest = (whole[0] - o[inside].sum() + LEAVE_ONE_OUT) / (
+                max(whole[1] - e[inside].sum(), 0.0) + LEAVE_ONE_OUT
+            )
+            fair = e * max(rest, 1.0)
+            gates = excess_score(o, fair, size) - self.price[cells]
+            inside = (o >= MEMBERS) & (o >= MIN_RATIO * fair) & (gates > 0)
+        return cells[inside], gates[inside]
+
+    def _account(self, h: int, j: int, position: int, members: np.ndarray) -> bool:
+        """True when the members explain the cell's excess, and the cell not theirs."""
+        numbers = members - self.layout.starts[1 + position]
+        attribute = self.layout.attributes[position]
+        conditions = self.layout.conditions(int(self.cells[j]))
+        counts = np.zeros((2, 2, 2))  # observed and expected, in the cell, in a member
+        first = max(len(self.tables.slices) - self.tables.horizons[h], 0)
+        for s in range(first, len(self.tables.slices)):
+            coded = self.tables.slices[s]
+            mu = self.fair[s] if self._mu is None else self._mu[s]
+            key = 2 * match(coded, conditions) + np.isin(coded.local[:, attribute], numbers)
+            weight = coded.slice.weight
+            failed = weight * coded.slice.failed[:, self.outcome]
+            counts[0] += np.bincount(key, failed, 4).reshape(2, 2)
+            counts[1] += np.bincount(key, weight * mu, 4).reshape(2, 2)
+        (o, e), outside = (counts[:, 1, 0], (counts[0, 0, 0], counts[1, 0, 0]))
+        if self._elevated(h, o, e, outside if j > 0 else (0.0, 0.0)):
+            return False
+        return j == 0 or self._elevated(h, counts[0, 0, 1], counts[1, 0, 1], outside)
 
     def _p_value(self, h: int, j: int) -> float:
         fair = self.expected[h, j] * self._rest()[h, j]
