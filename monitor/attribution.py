@@ -103,7 +103,7 @@ class Attribution:
 
     suspects: tuple[Suspect, ...]
     best_score: float
-    """Of the scan's first round, whether or not it passed."""
+    """Of the scan's first round, before "everything" has paid its surcharge."""
     unexplained: float
     """Share of the outcome's excess that no cause explains."""
 
@@ -124,7 +124,7 @@ def attribute(
     for episode in settled:
         scan.settle(episode)
     gates = scan.gates()
-    best = float(gates.max())
+    best = max(float(gates.max()), float(gates[:, 0].max()) + WHOLE_PRICE)
     suspects: list[Suspect] = []
     while len(suspects) < max_causes:
         wanted = threshold + (LATER_ROUNDS if suspects else 0.0)

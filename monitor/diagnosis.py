@@ -118,8 +118,9 @@ class Monitor:
         unexplained: dict[str, float] = {}
         methods = {settings.detection.report, *settings.detection.compare}
         if not learning and Method.EXCESS in methods:
-            excess, unexplained = self._excess(encoding, learned, names)
+            excess, unexplained, elevated = self._excess(encoding, learned, names)
             findings += excess
+            self.dispersion.observe(self.tables, self.ticks, self._busy(elevated))
         clock.lap("excess")
         truncated = False
         if Method.PAPER in methods and self.learner:
@@ -195,8 +196,6 @@ class Monitor:
         coded = Coded(piece, local, self._score(local, slot))
         self.push(coded)
         self.history.add(teach(piece, slot, piece.weight @ coded.expected))
-        if self.baseline is not None:
-            self.dispersion.observe(self.tables, self.ticks, self._busy())
         return coded
 
     def _score(self, local: np.ndarray, slot: int) -> np.ndarray:
@@ -282,21 +281,23 @@ class Monitor:
         usual = [len(t.exposure) > 0 for t in past if t.slot == slot][-7:]
         return len(usual) >= 2 and all(usual)
 
-    def _busy(self) -> np.ndarray:
-        open_outcomes = {
+    def _busy(self, elevated: set[str]) -> np.ndarray:
+        """Outcomes whose counts are no sample of quiet history."""
+        busy = elevated | {
             i.finding.outcome for i in self.incidents if i.finding.method is Method.EXCESS
         }
-        return np.array([name in open_outcomes for name in self.settings.schema.outcomes])
+        return np.array([name in busy for name in self.settings.schema.outcomes])
 
     # --- excess -----------------------------------------------------------------------------
 
     def _excess(
         self, encoding: Encoding, learned: Learned, names: list[str]
-    ) -> tuple[list[Finding], dict[str, float]]:
+    ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
         threshold = BASE_THRESHOLD - float(np.log(detection.false_alarms_per_week))
         findings: list[Finding] = []
         unexplained: dict[str, float] = {}
+        elevated: set[str] = set()
         for o, outcome in enumerate(self.settings.schema.outcomes):
             result: Attribution = attribute(
                 o,
@@ -308,11 +309,13 @@ class Monitor:
                 self._settled(outcome),
             )
             unexplained[outcome] = result.unexplained
+            if result.best_score > threshold:
+                elevated.add(outcome)
             findings += [
                 self._finding(o, suspect, encoding, learned, names)
                 for suspect in (*result.suspects, *self._by_codes(o, result.suspects, threshold))
             ]
-        return findings, unexplained
+        return findings, unexplained, elevated
 
     def _settled(self, outcome: str) -> list[Settled]:
         """Causes that were told and are over, though their rows still lie in the window."""
@@ -321,7 +324,7 @@ class Monitor:
             finding = incident.finding
             if (finding.outcome, finding.method) != (outcome, Method.EXCESS):
                 continue
-            if incident.state is not State.RESOLVED:
+            if incident.state is not State.RESOLVED or incident.merged_into is not None:
                 continue
             for cause in incident.causes:
                 conditions = tuple(
