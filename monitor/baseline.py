@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import numpy as np
 
+from monitor.counts import Usual, usual_failures, without_carriers
 from monitor.domain import MISSING, OTHER
 from monitor.slices import Slice
 from monitor.window import QUANTUM
@@ -48,23 +49,33 @@ class Taught:
 
     start: int
     slot: int
+    weekday: int
     values: np.ndarray  # (n, attributes) int32 codes
     exposure: np.ndarray  # (n,) events that each row stands for
     failures: np.ndarray  # (n, outcomes) failures of each row
     expected: np.ndarray  # (outcomes,) expected on arrival, whole slice
 
 
-def teach(piece: Slice, slot: int, expected: np.ndarray, sample: int = SAMPLE_ROWS) -> Taught:
+def teach(
+    piece: Slice, slot: int, weekday: int, expected: np.ndarray, sample: int = SAMPLE_ROWS
+) -> Taught:
     """A slice as history: all failures, and at most `sample` rows of exposure.
 
     Exposure is sampled at equal steps through the rows in their fixed order (by value),
     which stratifies it: every value keeps its share.
     """
+    piece = without_carriers(piece)
     start = int(piece.start.astype(np.int64))
     failures = piece.failed * piece.weight[:, None]
     if len(piece.weight) <= sample:
         return Taught(
-            start, slot, piece.values, piece.weight.astype(float), failures.astype(float), expected
+            start,
+            slot,
+            weekday,
+            piece.values,
+            piece.weight.astype(float),
+            failures.astype(float),
+            expected,
         )
     cumulative = np.cumsum(piece.weight)
     step = cumulative[-1] / sample
@@ -74,6 +85,7 @@ def teach(piece: Slice, slot: int, expected: np.ndarray, sample: int = SAMPLE_RO
     return Taught(
         start,
         slot,
+        weekday,
         piece.values[keep],
         exposure[keep],
         failures[keep].astype(float),
@@ -89,6 +101,8 @@ class Baseline:
     day: np.ndarray  # (outcomes, slots per day)
     multipliers: tuple[np.ndarray, ...]  # per attribute (outcomes, nodes)
     codes: np.ndarray  # (outcomes, parent nodes, codes) share of each code among failures
+    usual: Usual
+    """What the counted outcomes usually have."""
     fitted_at: int  # µs since the epoch
 
     def expected(self, local: np.ndarray, slot: int) -> np.ndarray:
@@ -130,6 +144,7 @@ class _Rows:
 
     start: np.ndarray  # (n,) ascending
     slot: np.ndarray  # (n,)
+    weekday: np.ndarray  # (n,)
     values: np.ndarray  # (n, attributes)
     exposure: np.ndarray  # (n,)
     failures: np.ndarray  # (n,)
@@ -149,6 +164,7 @@ def _blank(
         np.ones((outcomes, slots)),
         tuple(np.ones((outcomes, 0 if a in skip else size)) for a, size in enumerate(sizes)),
         np.zeros((outcomes, parents, 0 if code is None else sizes[code])),
+        Usual.none(outcomes, len(sizes)),
         fitted_at,
     )
 
@@ -195,6 +211,7 @@ class History:
         *,
         only: int | None = None,
         before: Baseline | None = None,
+        counted: frozenset[int] = frozenset(),
     ) -> Baseline:
         """Fit base, day and multipliers by iterative proportional fitting.
 
@@ -207,6 +224,7 @@ class History:
             parent: index of the attribute whose values have codes of their own.
             only: fit this outcome alone and take the others from `before`.
             before: the last fit.
+            counted: outcomes whose failures are counted, not rated.
         """
         pieces = [t for t in self.taught if len(t.exposure)]
         outcomes = pieces[0].failures.shape[1]
@@ -214,11 +232,15 @@ class History:
         fitted = _blank(outcomes, self._slots, sizes, skip, parents, code, pieces[-1].start)
         if before is not None:
             _copy(before, fitted)
+            fitted = replace(fitted, usual=before.usual)
         for o in range(outcomes) if only is None else (only,):
             rows = self._rows(pieces, o)
             local = local_of(rows.values)
-            self._mask(rows, local, masks, o)
+            self._mask(rows, local, masks, o, counted=o in counted)
             y = rows.failures
+            if o in counted:
+                fitted = self._count(fitted, o, rows)
+                continue
             fitted.base[o] = (y.sum() + 0.5) / (rows.exposure.sum() + 1.0)
             e = fitted.base[o] * rows.exposure
             fitted.day[o] = self._day(rows.slot, y, e)
@@ -242,6 +264,19 @@ class History:
                 fitted.codes[o] = _code_shares(y, local[:, code], above, sizes[code], parents)
         return fitted
 
+    def _count(self, fitted: Baseline, o: int, rows: _Rows) -> Baseline:
+        """A counted outcome: its usual failures, and when they come."""
+        slots = np.bincount([t.slot for t in self.taught], minlength=self._slots)
+        days = np.bincount([t.weekday for t in self.taught], minlength=7)
+        mean = rows.failures.sum() / len(self.taught)
+        fitted.base[o] = 0.0
+        seen = np.bincount(rows.slot, rows.failures, self._slots)
+        fitted.day[o] = self._smooth(seen, mean * slots)
+        carriers = usual_failures(
+            rows.values, rows.failures, rows.weekday, days, self.span / timedelta(weeks=1)
+        )
+        return replace(fitted, usual=fitted.usual.replace(o, *carriers))
+
     @staticmethod
     def _rows(pieces: list[Taught], o: int) -> _Rows:
         kept = [(t.exposure > 0) | (t.failures[:, o] > 0) for t in pieces]
@@ -250,13 +285,21 @@ class History:
         return _Rows(
             np.repeat([t.start for t in pieces], lengths),
             np.repeat([t.slot for t in pieces], lengths),
+            np.repeat([t.weekday for t in pieces], lengths),
             np.concatenate([t.values[k] for t, k in both]),
             np.concatenate([t.exposure[k] for t, k in both]),
             np.concatenate([t.failures[k, o] for t, k in both]),
         )
 
-    def _mask(self, rows: _Rows, local: np.ndarray, masks: tuple[Mask, ...], o: int) -> None:
-        """Silence the rows of reported causes, in place."""
+    def _mask(
+        self, rows: _Rows, local: np.ndarray, masks: tuple[Mask, ...], o: int, *, counted: bool
+    ) -> None:
+        """Silence the rows of reported causes, in place.
+
+        Where failures are counted, the cause's rows of all other slices stand in for them. What
+        has lasted for most of the history is usual by now.
+        """
+        starts = np.array([t.start for t in self.taught])
         for mask in masks:
             if mask.outcome != o:
                 continue
@@ -267,11 +310,16 @@ class History:
             if not mask.conditions:
                 rows.failures[during] *= self._cap(mask, o)
                 continue
-            matched = np.ones(int(end - begin), bool)
+            matched = np.ones(len(local), bool)
             for a, value in mask.conditions:
-                matched &= (local if value == OTHER else rows.values)[during, a] == value
-            rows.failures[during][matched] = 0
-            rows.exposure[during][matched] = 0
+                matched &= (local if value == OTHER else rows.values)[:, a] == value
+            if counted:
+                silent = np.count_nonzero((starts >= mask.first) & (starts <= mask.last))
+                if 2 * silent > len(starts):
+                    continue
+                rows.failures[matched] *= len(starts) / (len(starts) - silent)
+            rows.failures[during][matched[during]] = 0
+            rows.exposure[during][matched[during]] = 0
 
     def _cap(self, mask: Mask, outcome: int) -> float:
         inside = [t for t in self.taught if mask.first <= t.start <= mask.last]
@@ -281,6 +329,11 @@ class History:
 
     def _day(self, slot: np.ndarray, y: np.ndarray, e: np.ndarray) -> np.ndarray:
         slots = self._slots
+        return self._smooth(np.bincount(slot, y, slots), np.bincount(slot, e, slots))
+
+    def _smooth(self, seen: np.ndarray, fair: np.ndarray) -> np.ndarray:
+        """Factor by time of day from failures seen and expected of each, (slots,)."""
+        slots = self._slots
         reach = max(1, slots // 8)
         offsets = np.arange(-reach, reach + 1)
         kernel = np.exp(-0.5 * (offsets / max(1.0, slots / 16)) ** 2)
@@ -289,6 +342,4 @@ class History:
             wrapped = np.concatenate([counts[-reach:], counts, counts[:reach]])
             return np.convolve(wrapped, kernel, "valid")
 
-        seen = smooth(np.bincount(slot, y, slots))
-        fair = smooth(np.bincount(slot, e, slots))
-        return np.asarray((seen + SHRINK_DAY) / (fair + SHRINK_DAY))
+        return np.asarray((smooth(seen) + SHRINK_DAY) / (smooth(fair) + SHRINK_DAY))

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from monitor.baseline import Baseline, Mask, teach
+from monitor.baseline import Baseline, Mask
+from monitor.counts import Usual
 from monitor.diagnosis import Monitor
 from monitor.domain import Incident
 from monitor.encoding import Coded, Nodes
@@ -53,6 +54,10 @@ def snapshot(monitor: Monitor) -> Snapshot:
             "baseline.base": baseline.base,
             "baseline.day": baseline.day,
             "baseline.codes": baseline.codes,
+            "baseline.usual.outcome": baseline.usual.outcome,
+            "baseline.usual.values": baseline.usual.values,
+            "baseline.usual.mean": baseline.usual.mean,
+            "baseline.usual.week": baseline.usual.week,
             "baseline.fitted_at": np.array(baseline.fitted_at),
         }
         for a, multiplier in enumerate(baseline.multipliers):
@@ -91,6 +96,12 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
             fitted["day"],
             tuple(fitted[f"multipliers{a}"] for a in range(attributes)),
             fitted["codes"],
+            Usual(
+                fitted["usual.outcome"],
+                fitted["usual.values"],
+                fitted["usual.mean"],
+                fitted["usual.week"],
+            ),
             int(fitted["fitted_at"]),
         )
     monitor.ticks = int(saved.document["ticks"])
@@ -104,8 +115,7 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
     recent = max(2 * settings.window.slices, settings.detection.horizons[-1])
     for i, one in enumerate(stored):
         piece = one.slice
-        slot = monitor.slot(piece)
-        monitor.history.add(teach(piece, slot, piece.weight @ one.expected))
+        monitor.history.add(monitor.lesson(piece, one.expected))
         if len(stored) - i <= recent:
             local = monitor.nodes.local(piece.values, piece.start)
             monitor.push(Coded(piece, local, one.expected))

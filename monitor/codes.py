@@ -153,7 +153,7 @@ def _expected(
     if explained:
         coded = tables.slices[index]
         rows = np.flatnonzero(np.any([s.matches[index] for s in explained], axis=0))
-        gone = coded.slice.weight[rows] * coded.expected[rows, outcome]
+        gone = coded.exposure[rows] * coded.expected[rows, outcome]
         if model.parent is None:
             return np.asarray(out - gone.sum())
         node = coded.local[rows, model.parent]

@@ -15,9 +15,18 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from monitor.attribution import Attribution, Conditions, Settled, Suspect, attribute, began, has_ended
-from monitor.baseline import Baseline, History, Mask, teach
+from monitor.attribution import (
+    Attribution,
+    Conditions,
+    Settled,
+    Suspect,
+    attribute,
+    began,
+    has_ended,
+)
+from monitor.baseline import Baseline, History, Mask, Taught, teach
 from monitor.codes import CodeModel, code_suspects, codes_in_excess
+from monitor.counts import FLOOR, without_carriers
 from monitor.dispersion import Dispersion
 from monitor.domain import (
     Diagnosis,
@@ -31,7 +40,7 @@ from monitor.domain import (
     State,
     utc,
 )
-from monitor.encoding import Coded, Encoding, GramSum, Nodes
+from monitor.encoding import Coded, Encoding, GramSum, Nodes, exposure
 from monitor.incidents import track
 from monitor.learning import Learned, Learner
 from monitor.naming import Naming
@@ -81,6 +90,9 @@ class Monitor:
         attributes, outcomes = len(schema.attributes), len(schema.outcomes)
         self._cell_attributes = tuple(i for i, a in enumerate(schema.attributes) if not a.is_code)
         slots = round(timedelta(days=1) / window.slice_length)
+        self._counted = frozenset(
+            o for o, name in enumerate(schema.outcomes) if name in schema.counted
+        )
         self._zone, self._slots = ZoneInfo(window.zone), slots
         self.nodes = Nodes(attributes, window)
         self.naming = Naming(schema, vocabulary, self.nodes)
@@ -161,7 +173,7 @@ class Monitor:
                 OutcomeCount(
                     name,
                     int(piece.weight[piece.failed[:, o]].sum()),
-                    float(piece.weight @ coded.expected[:, o]),
+                    float(coded.exposure @ coded.expected[:, o]),
                 )
                 for o, name in enumerate(settings.schema.outcomes)
             ),
@@ -188,20 +200,32 @@ class Monitor:
         """Count, code and score the slice; move the windows on by one."""
         self.nodes.observe(piece)
         self.ticks += 1
-        slot = self.slot(piece)
         turn = self.ticks % REFIT_TICKS
         if self.baseline is None or turn < len(self.settings.schema.outcomes):
             self._refit(turn)
-        local = self.nodes.local(piece.values, piece.start)
-        coded = Coded(piece, local, self._score(local, slot))
+        coded = self._judge(piece)
         self.push(coded)
-        self.history.add(teach(piece, slot, piece.weight @ coded.expected))
+        self.history.add(self.lesson(coded.slice, coded.expected))
         return coded
 
-    def _score(self, local: np.ndarray, slot: int) -> np.ndarray:
+    def _judge(self, piece: Slice) -> Coded:
+        """Code a slice and score its rows, carriers of counted outcomes appended."""
+        local, slot = self.nodes.local(piece.values, piece.start), self.slot(piece)
         if self.baseline is None:
-            return np.full((len(local), len(self.settings.schema.outcomes)), QUANTUM)
-        return self.baseline.expected(local, slot)
+            shape = len(local), len(self.settings.schema.outcomes)
+            return Coded(piece, local, np.full(shape, QUANTUM))
+        expected = self.baseline.expected(local, slot)
+        whole, expected = self.baseline.usual.carried(
+            piece, expected, self.baseline.day[:, slot], self.weekday(piece)
+        )
+        if whole is not piece:
+            local = self.nodes.local(whole.values, piece.start)
+        return Coded(whole, local, expected)
+
+    def lesson(self, piece: Slice, expected: np.ndarray) -> Taught:
+        """What a scored slice teaches."""
+        total = exposure(piece) @ expected
+        return teach(piece, self.slot(piece), self.weekday(piece), total)
 
     def push(self, coded: Coded) -> None:
         """Move every window on by one slice, which is already scored.
@@ -247,6 +271,7 @@ class Monitor:
             self._parent,
             only=None if first else turn,
             before=self.baseline,
+            counted=self._counted,
         )
         if first:
             self._rescore()
@@ -256,12 +281,10 @@ class Monitor:
     def _rescore(self) -> None:
         """Slices taken in while learning are judged by the first baseline from now on."""
         for i in range(-len(self.tables.slices), 0):
-            old = self.tables.slices[i]
-            slot = self.slot(old.slice)
-            new = Coded(old.slice, old.local, self._score(old.local, slot))
+            new = self._judge(self.tables.slices[i].slice)
             self.tables.replace(i, new)
             self.window[i] = new
-            self.history.taught[i] = teach(new.slice, slot, new.slice.weight @ new.expected)
+            self.history.taught[i] = self.lesson(new.slice, new.expected)
             self.rewritten.append(new)
 
     def slot(self, piece: Slice) -> int:
@@ -269,6 +292,10 @@ class Monitor:
         local = utc(piece.start).astimezone(self._zone)
         minute = local.hour * 60 + local.minute
         return int(minute * 60 // self.settings.window.slice_length.total_seconds()) % self._slots
+
+    def weekday(self, piece: Slice) -> int:
+        """Local day of the week of a slice; Monday is 0."""
+        return utc(piece.start).astimezone(self._zone).weekday()
 
     def _expects_traffic(self, piece: Slice) -> bool:
         """True when this time of day usually has rows: then an empty slice is a gap.
@@ -307,6 +334,7 @@ class Monitor:
                 detection.min_failures,
                 detection.max_causes,
                 self._settled(outcome),
+                FLOOR if o in self._counted else 0.0,
             )
             unexplained[outcome] = result.unexplained
             if result.best_score > threshold:
@@ -449,9 +477,7 @@ class Monitor:
             if old.slice.start != late.start:
                 continue
             self.nodes.observe(late, since=self.window[-1].slice.start + length)
-            merged, slot = merge(old.slice, late), self.slot(late)
-            local = self.nodes.local(merged.values, merged.start)
-            coded = Coded(merged, local, self._score(local, slot))
+            coded = self._judge(merge(without_carriers(old.slice), late))
             sizes = self.nodes.sizes()
             self.gram.add(old, sizes, -1)
             self.gram.add(coded, sizes)
@@ -459,7 +485,7 @@ class Monitor:
                 self.tables.replace(index, coded)
             self.window[index] = coded
             self.failures[index] = Failures.of(coded)
-            self.history.taught[index] = teach(merged, slot, merged.weight @ coded.expected)
+            self.history.taught[index] = self.lesson(coded.slice, coded.expected)
             self.rewritten.append(coded)
             return True
         return False

@@ -37,6 +37,8 @@ class Schema:
 
     attributes: tuple[Attribute, ...]
     outcomes: tuple[str, ...]
+    counted: tuple[str, ...] = ()
+    """Outcomes judged by how many there are, whatever the traffic."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -25,6 +25,16 @@ class Coded:
     local: np.ndarray  # (m, attributes) int32; OTHER is 0, MISSING is -1
     expected: np.ndarray  # (m, outcomes) expected failures per event, scored on arrival
 
+    @property
+    def exposure(self) -> np.ndarray:
+        """(m,) events whose failures are expected: the weight, and 1 for a carrier (counts.py)."""
+        return exposure(self.slice)
+
+
+def exposure(piece: Slice) -> np.ndarray:
+    """See `Coded.exposure`."""
+    return np.asarray(np.maximum(piece.weight, 1))
+
 
 class Nodes:
     """The grow-only set of nodes: per attribute, `other` and every supported value."""

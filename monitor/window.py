@@ -135,7 +135,7 @@ def tabulate(coded: Coded, layout: Layout) -> Table:
             observed[o] = np.bincount(
                 place[hit].ravel(), np.repeat(piece.weight[hit], width), len(present)
             )
-        weights = piece.weight * coded.expected[:, o]
+        weights = coded.exposure * coded.expected[:, o]
         expected[o] = np.bincount(place.ravel(), np.repeat(weights, width), len(present))
     inside = present < layout.size
     keep = (expected > 0).any(axis=0) & inside

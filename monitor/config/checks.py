@@ -55,7 +55,11 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
     config = Config(
         path=path,
         settings=Settings(
-            schema=Schema(attributes, tuple(outcome.name for outcome in outcomes)),
+            schema=Schema(
+                attributes,
+                tuple(outcome.name for outcome in outcomes),
+                tuple(table.name for table in schema.outcomes if table.judge == "count"),
+            ),
             window=window,
             learner=LearnerSettings(**document.learner.model_dump()),
             detection=detection,

@@ -98,6 +98,12 @@ class OutcomeTable(Section):
         description="The condition over the columns of the log, for example "
         "`coalesce(arr_delay, dep_delay) >= 60`."
     )
+    judge: Literal["rate", "count"] = Field(
+        default="rate",
+        description="`rate`: failures given the traffic. `count`: failures as such, against the "
+        "usual number at this time of day and week; for a bulk cancellation where the share of "
+        "cancelled bookings tells nothing.",
+    )
 
 
 class SchemaSection(Section):

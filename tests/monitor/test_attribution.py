@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.attribution import Scatter, attribute, began, cell_of, match
+from monitor.attribution import Scatter, Settled, attribute, began, match
 from monitor.encoding import Nodes
 from monitor.window import Horizons
 from tests.monitor.towns import (
@@ -19,6 +19,7 @@ from tests.monitor.towns import (
     coded,
     judged,
     named,
+    start_of,
 )
 
 
@@ -169,9 +170,57 @@ def test_rows_match_when_every_condition_does() -> None:
     assert match(one, ()).all()
 
 
-def test_three_values_have_no_cell_of_their_own() -> None:
-    layout = Horizons((0, 1), 1, (1,)).layout
-    assert cell_of(layout, ((0, 1), (1, 2))) == layout.cell(((0, 1), (1, 2)))
-    assert cell_of(layout, ()) == 0
-    assert cell_of(layout, ((0, 1), (1, 1), (2, 1))) is None
-    assert cell_of(layout, ((3, 1),)) is None
+AC = ((1, 1),)
+"""Airline AC as conditions: the first airline is node 1."""
+
+
+def test_an_outage_that_was_told_and_is_over_is_no_news() -> None:
+    town = Town((Outage(20, 30, cause={"airline": "AC"}),))
+    untold, nodes = judged(town)
+    assert [(named(s.conditions, nodes), s.ended) for s in untold.suspects] == [
+        ({"airline": "AC"}, True)
+    ]
+    told, _ = judged(town, settled=(Settled(AC, start_of(31)),))
+    assert told.suspects == ()
+
+
+def test_the_next_outage_of_the_same_cause_is_news_and_counts_from_its_own_start() -> None:
+    town = Town((Outage(20, 30, cause={"airline": "AC"}), Outage(45, 47, cause={"airline": "AC"})))
+    found, nodes = judged(town, settled=(Settled(AC, start_of(31)),))
+    (again,) = found.suspects
+    assert named(again.conditions, nodes) == {"airline": "AC"}
+    assert not again.ended
+    assert began(again) == 45
+    # what was told lies on the side of the expected: no excess of it is left
+    assert again.observed[:31].sum() == pytest.approx(again.expected[:31].sum(), rel=0.05)
+
+
+def test_yesterdays_specific_outages_do_not_add_up_to_everything() -> None:
+    two = tuple(Outage(10, 30, cause={"airline": a}) for a in ("AC", "MU", "LH"))
+    settled = tuple(Settled(((1, n),), start_of(31)) for n in (1, 2, 3))
+    assert judged(Town(two), settled=settled)[0].suspects == ()
+
+
+def test_what_failed_as_a_whole_and_was_told_hides_no_cause_inside_of_it() -> None:
+    storm = Outage(20, 30, rate=0.3)
+    assert judged(Town((storm,)), settled=(Settled((), start_of(31)),))[0].suspects == ()
+    both = Town((storm, Outage(42, 47, rate=0.9, cause={"office": "BKK"})))
+    found, nodes = judged(both, settled=(Settled((), start_of(31)),))
+    assert {"office": "BKK"} in [named(s.conditions, nodes) for s in found.suspects]
+
+
+class _Coast(Town):
+    """A town where four small offices are served by AC nine times out of ten."""
+
+    def _traffic(self, rng: np.random.Generator, rows: int) -> np.ndarray:
+        traffic = super()._traffic(rng, rows)
+        coast = (traffic[:, 0] >= 3) & (rng.random(rows) < 0.9)
+        traffic[coast, 1] = 1
+        return traffic
+
+
+def test_a_storm_over_several_offices_is_not_blamed_on_the_airline_that_serves_them() -> None:
+    hit = [Outage(44, 47, rate=0.95, cause={"office": o}) for o in ("FRA", "JFK", "LHR", "GIG")]
+    found, nodes = judged(_Coast(tuple(hit)))
+    assert "office" in named(found.suspects[0].conditions, nodes)
+    assert {"airline": "AC"} not in [named(s.conditions, nodes) for s in found.suspects]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
 import pytest
 
-from monitor.baseline import CAP, Baseline, History, Mask, Taught, teach
+from monitor.baseline import CAP, Baseline, History, Mask, teach
+from monitor.counts import Usual
 from monitor.slices import aggregate, empty
 from monitor.window import QUANTUM
 
@@ -51,7 +53,7 @@ def history(
         piece = aggregate(
             START + number * STEP, values.astype(np.int32), failed, np.ones(rows, np.int64)
         )
-        kept.add(teach(piece, number % SLOTS, fair))
+        kept.add(teach(piece, number % SLOTS, number // SLOTS % 7, fair))
     return kept
 
 
@@ -101,9 +103,8 @@ def test_a_value_seen_hardly_ever_fails_as_the_others_do() -> None:
     )
     lonely = History(timedelta(days=28), SLOTS)
     for taught in kept.taught:
-        lonely.add(Taught(taught.start, taught.slot, np.where(taught.values == 3, 1, taught.values),
-                          taught.exposure, taught.failures, taught.expected))  # fmt: skip
-    lonely.add(teach(piece, 0, np.zeros(2)))
+        lonely.add(replace(taught, values=np.where(taught.values == 3, 1, taught.values)))
+    lonely.add(teach(piece, 0, 0, np.zeros(2)))
     assert fit(lonely).multipliers[0][0, 3] == pytest.approx(1.0, abs=0.1)
 
 
@@ -137,7 +138,7 @@ def test_periods_of_everything_are_capped_not_forgotten() -> None:
             np.array([[True, False], [False, False]]),
             np.array([failures, 100 - failures]),
         )
-        kept.add(teach(piece, number % SLOTS, np.array([2.0, 0.0])))
+        kept.add(teach(piece, number % SLOTS, 0, np.array([2.0, 0.0])))
     usual = fit(kept).base[0]
     capped = fit(kept, Mask(0, (), moment(40), moment(43))).base[0]
     rows = 10 * SLOTS * 100
@@ -163,7 +164,7 @@ def test_shares_of_error_codes_among_failures() -> None:
     values = np.array([[1, 1], [1, 2], [1, -1]], np.int32)
     failed = np.array([[True], [True], [False]])
     piece = aggregate(START, values, failed, np.array([300, 100, 1000]))
-    kept.add(teach(piece, 0, np.zeros(1)))
+    kept.add(teach(piece, 0, 0, np.zeros(1)))
     found = kept.fit(lambda v: v, SIZES, (1,), (), 1)
     np.testing.assert_allclose(found.codes.ravel(), [0.0, 0.75, 0.25], atol=0.002)
     assert found.codes[0].sum() == pytest.approx(1.0)
@@ -178,7 +179,12 @@ def test_values_missing_or_unknown_leave_the_rate_as_it_is() -> None:
 
 def test_expectations_are_whole_quanta_and_probabilities() -> None:
     steep = Baseline(
-        np.array([0.9, 1e-12]), np.ones((2, 1)), (np.full((2, 1), 50.0),), np.zeros((2, 0)), 0
+        np.array([0.9, 1e-12]),
+        np.ones((2, 1)),
+        (np.full((2, 1), 50.0),),
+        np.zeros((2, 0)),
+        Usual.none(2, 1),
+        0,
     )
     expected = steep.expected(np.zeros((1, 1), np.int32), 0)
     np.testing.assert_array_equal(expected / QUANTUM, np.round(expected / QUANTUM))
@@ -195,7 +201,7 @@ def test_a_sample_keeps_every_share_and_every_failure() -> None:
     failed = rng.random((rows, 2)) < 0.01
     piece = aggregate(START, values.astype(np.int32), failed, np.ones(rows, np.int64))
     # many rows, but few distinct ones: weights are sampled as if they were rows
-    taught = teach(piece, 0, np.zeros(2), sample=150)
+    taught = teach(piece, 0, 0, np.zeros(2), sample=150)
     assert len(taught.exposure) < len(piece.weight)
     assert taught.exposure.sum() == pytest.approx(rows)
     np.testing.assert_array_equal(taught.failures.sum(axis=0), failed.sum(axis=0))
@@ -208,15 +214,15 @@ def test_a_small_slice_is_kept_whole() -> None:
     piece = aggregate(
         START, np.array([[1], [2]], np.int32), np.zeros((2, 1), bool), np.array([3, 4])
     )
-    np.testing.assert_array_equal(teach(piece, 0, np.zeros(1)).exposure, [3.0, 4.0])
+    np.testing.assert_array_equal(teach(piece, 0, 0, np.zeros(1)).exposure, [3.0, 4.0])
 
 
 def test_old_slices_leave_the_history() -> None:
     kept = History(timedelta(days=1), SLOTS)
     assert kept.span == timedelta(0)
     for number in range(20):
-        kept.add(teach(empty(START + number * STEP, 2, 1), number % SLOTS, np.zeros(1)))
+        kept.add(teach(empty(START + number * STEP, 2, 1), number % SLOTS, 0, np.zeros(1)))
     assert [t.start for t in kept.taught] == [moment(n) for n in range(12, 20)]
     assert kept.span == timedelta(hours=21)
-    kept.add(teach(empty(START + 100 * STEP, 2, 1), 0, np.zeros(1)))
+    kept.add(teach(empty(START + 100 * STEP, 2, 1), 0, 0, np.zeros(1)))
     assert len(kept.taught) == 1, "behind a hole the past is gone"

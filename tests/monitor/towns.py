@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.attribution import Attribution, Scatter, attribute
+from monitor.attribution import Attribution, Scatter, Settled, attribute
 from monitor.domain import (
     Attribute,
     DetectionSettings,
@@ -168,14 +168,16 @@ def coded(slices: Iterable[Slice], nodes: Nodes) -> list[Coded]:
     return out
 
 
-def judged(town: Town, slices: int = 48, outcome: str = "pay") -> tuple[Attribution, Nodes]:
+def judged(
+    town: Town, slices: int = 48, outcome: str = "pay", settled: tuple[Settled, ...] = ()
+) -> tuple[Attribution, Nodes]:
     """The causes that attribution names in a town whose baseline is known exactly."""
     nodes = Nodes(len(SCHEMA.attributes), WINDOW)
     tables = Horizons((0, 1, 2), len(OUTCOMES), SETTINGS.detection.horizons)
     for piece in coded(town.slices(slices), nodes):
         tables.push(piece, nodes.sizes()[:3])
     scatter = Scatter(np.full((len(tables.horizons), 3), 0.1))
-    return attribute(OUTCOMES.index(outcome), tables, scatter, 3.0, 5, 6), nodes
+    return attribute(OUTCOMES.index(outcome), tables, scatter, 3.0, 5, 6, settled), nodes
 
 
 def named(conditions: tuple[tuple[int, int], ...], nodes: Nodes) -> dict[str, str]:

@@ -1,23 +1,13 @@
-"""Tables → the minimal causes of one outcome: scan, name, explain away, look again.
-
-The best cell over all horizons is found by an over-dispersed score. How specific the cause
-is follows from the remainders of nested cells (plain Poisson: over-dispersion is shared
-within one window). Its rows are then expected to fail as they did, and the scan is repeated.
-"""
+"""One outcome's tables, scanned for the cell that fails most beyond what is fair."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 import numpy as np
 
+from monitor.attribution.suspects import Scatter, Settled, Suspect, match
 from monitor.encoding import Coded
 from monitor.significance import excess_p_value, excess_score, poisson_score, q_values
-from monitor.window import Horizons, Layout
-
-Conditions = tuple[tuple[int, int], ...]
-"""(attribute, node number) pairs; () is everything."""
+from monitor.window import Horizons
 
 MIN_RATIO = 1.5
 """Observed over expected, for a cell to be a candidate."""
@@ -39,115 +29,19 @@ MEMBERS = 2
 """Failures of a value that may be one of several hit by the same storm."""
 GROUP_MARGIN = 2.0
 """Nats by which several values of another attribute must explain more than the best cell."""
-LATER_ROUNDS = 2.0
-"""Nats asked on top of the threshold once a cause has been found."""
-DROP_ONE = 5.0
-ENDED = 3.0
-"""Nats by which a recent suffix must prefer the base rate."""
-SUFFIXES = (2, 4, 8, 16, 24, 32)
 
 
-@dataclass(frozen=True, slots=True)
-class Scatter:
-    """Over-dispersion s of one outcome, by horizon and order of the cell (0, 1, 2)."""
-
-    values: np.ndarray  # (horizons, 3)
-
-    def sizes(self, orders: np.ndarray) -> np.ndarray:
-        """κ = 1/s² for every horizon and cell, (horizons, cells)."""
-        return np.asarray(1.0 / np.maximum(self.values, 0.02)[:, orders] ** 2)
-
-
-@dataclass(slots=True)
-class Suspect:
-    """A cause found by the scan."""
-
-    conditions: Conditions
-    horizon: int
-    """Index into the horizons."""
-    score: float
-    p_value: float
-    q_value: float
-    chain: tuple[Conditions, ...]
-    runners_up: tuple[tuple[Conditions, float], ...]
-    observed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (slices,) oldest first
-    expected: np.ndarray = field(default_factory=lambda: np.zeros(0))  # by the baseline
-    rows: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    matches: list[np.ndarray] = field(default_factory=list)
-    """Per slice: which rows are the cause's."""
-    ended: bool = False
-    codes: tuple[int, ...] = ()
-    """Error codes that gave it away."""
-
-    def total(self, span: int) -> tuple[float, float, float]:
-        """Observed, expected and rows over the last `span` slices."""
-        return (
-            float(self.observed[-span:].sum()),
-            float(self.expected[-span:].sum()),
-            float(self.rows[-span:].sum()),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """A cause whose incident is over: what its rows did until then is known and told."""
-
-    conditions: Conditions
-    until: np.datetime64
-    """Start of the first slice that may be news again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attribution:
-    """The causes of one outcome at one tick."""
-
-    suspects: tuple[Suspect, ...]
-    best_score: float
-    """Of the scan's first round, before "everything" has paid its surcharge."""
-    unexplained: float
-    """Share of the outcome's excess that no cause explains."""
-
-
-def attribute(
-    outcome: int,
-    tables: Horizons,
-    scatter: Scatter,
-    threshold: float,
-    min_failures: int,
-    max_causes: int,
-    settled: Sequence[Settled] = (),
-) -> Attribution:
-    """Find the causes of `outcome`, best first."""
-    scan = _Scan(outcome, tables, scatter, min_failures)
-    if not scan.enough:
-        return Attribution((), -np.inf, 0.0)
-    for episode in settled:
-        scan.settle(episode)
-    gates = scan.gates()
-    best = max(float(gates.max()), float(gates[:, 0].max()) + WHOLE_PRICE)
-    suspects: list[Suspect] = []
-    while len(suspects) < max_causes:
-        wanted = threshold + (LATER_ROUNDS if suspects else 0.0)
-        suspect = scan.best(gates, wanted)
-        if suspect is None or any(s.conditions == suspect.conditions for s in suspects):
-            break
-        suspects.append(suspect)
-        scan.locate(suspect)
-        if len(suspects) < max_causes:
-            scan.explain(suspect)
-            gates = scan.gates()
-    unexplained = scan.unexplained() if suspects else 0.0
-    if len(suspects) > 1:
-        suspects = _jointly(suspects, scan, threshold)
-    for suspect in suspects:
-        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon])
-    return Attribution(tuple(suspects), best, unexplained)
-
-
-class _Scan:
+class Scan:
     """One outcome's tables, restricted to cells with enough failures."""
 
-    def __init__(self, outcome: int, tables: Horizons, scatter: Scatter, min_failures: int) -> None:
+    def __init__(
+        self,
+        outcome: int,
+        tables: Horizons,
+        scatter: Scatter,
+        min_failures: int,
+        floor: float,
+    ) -> None:
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.min_failures = min_failures
         observed = tables.observed[:, outcome]
@@ -157,6 +51,8 @@ class _Scan:
         self.cells = np.flatnonzero(keep) if self.enough else np.zeros(0, np.int64)
         self.observed = observed[:, self.cells]
         self.expected = tables.expected[:, outcome][:, self.cells]
+        if floor and self.enough:
+            self.expected[:, 1:] = np.maximum(self.expected[:, 1:], floor)
         self.base_expected = self.expected
         self.told = np.zeros(len(tables.horizons))
         """Excess of everything that has been told, by horizon."""
@@ -257,7 +153,9 @@ class _Scan:
         """
         best: tuple[int, int, float] | None = None
         wanted = score + (GROUP_MARGIN if j > 0 else 0.0)
-        taken = set(self.layout.blocks[int(self.layout.block_of(self.cells[[j]])[0])]) if j > 0 else ()
+        taken = (
+            set(self.layout.blocks[int(self.layout.block_of(self.cells[[j]])[0])]) if j > 0 else ()
+        )
         for horizon in range(len(self.tables.horizons)) if j < 0 else (h,):
             for position in range(len(self.layout.attributes)):
                 if position in taken:
@@ -302,7 +200,7 @@ class _Scan:
             coded = self.tables.slices[s]
             mu = self.fair[s] if self._mu is None else self._mu[s]
             key = 2 * match(coded, conditions) + np.isin(coded.local[:, attribute], numbers)
-            weight = coded.slice.weight
+            weight = coded.exposure
             failed = weight * coded.slice.failed[:, self.outcome]
             counts[0] += np.bincount(key, failed, 4).reshape(2, 2)
             counts[1] += np.bincount(key, weight * mu, 4).reshape(2, 2)
@@ -402,7 +300,7 @@ class _Scan:
         for i, (coded, hit) in enumerate(zip(slices, suspect.matches, strict=True)):
             weight = coded.slice.weight[hit]
             counts[0, i] = weight[coded.slice.failed[hit, self.outcome]].sum()
-            counts[1, i] = weight @ self.fair[i][hit]
+            counts[1, i] = coded.exposure[hit] @ self.fair[i][hit]
             counts[2, i] = weight.sum()
         suspect.observed, suspect.expected, suspect.rows = counts
 
@@ -466,7 +364,7 @@ class _Scan:
     def _spread(self, block: np.ndarray, coded: Coded, hit: np.ndarray, gain: np.ndarray) -> None:
         assert self._place is not None
         place = self._place[self.layout.cells(coded.local[hit])]
-        weights = np.repeat(gain * coded.slice.weight[hit], place.shape[1])
+        weights = np.repeat(gain * coded.exposure[hit], place.shape[1])
         block += np.bincount(place.ravel(), weights, len(block))
 
     def _ratio(
@@ -479,7 +377,7 @@ class _Scan:
         e = 0.0
         for s in range(first, last):
             hit = suspect.matches[s]
-            e += float(slices[s].slice.weight[hit] @ self._mu[s][hit])
+            e += float(slices[s].exposure[hit] @ self._mu[s][hit])
         if towards is None:
             return o / max(e, 1e-9)
         shrink = 1.0 / max(towards, 1.0)
@@ -493,79 +391,3 @@ class _Scan:
             return 0.0
         left = self.observed[h, 0] - self.expected[h, 0]
         return float(np.clip(left / excess[h], 0.0, 1.0))
-
-
-def match(coded: Coded, conditions: Conditions) -> np.ndarray:
-    """Which rows of a slice satisfy every condition, (m,) bool."""
-    hit = np.ones(len(coded.local), bool)
-    for attribute_index, number in conditions:
-        hit &= coded.local[:, attribute_index] == number
-    return hit
-
-
-def has_ended(suspect: Suspect, span: int) -> bool:
-    """True when some recent suffix prefers the base rate over the incident's."""
-    for suffix in SUFFIXES:
-        if suffix >= span or suffix >= len(suspect.observed):
-            break
-        recent, fair = suspect.observed[-suffix:].sum(), suspect.expected[-suffix:].sum()
-        before = suspect.observed[-span:-suffix].sum()
-        expected_before = suspect.expected[-span:-suffix].sum()
-        ratio = max(before / max(expected_before, 1e-6), 1.01)
-        if fair * (ratio - 1) - recent * np.log(ratio) > ENDED:
-            return True
-    return False
-
-
-def began(suspect: Suspect) -> int:
-    """Index of the slice at which the excess began: the suffix of best Poisson score."""
-    observed = np.cumsum(suspect.observed[::-1])
-    expected = np.maximum(np.cumsum(suspect.expected[::-1]), 1e-6)
-    score = observed * np.log(np.maximum(observed, 1e-9) / expected) - (observed - expected)
-    score = np.where(observed > expected, score, 0.0)
-    return len(observed) - 1 - int(np.argmax(score))
-
-
-def _jointly(suspects: Sequence[Suspect], scan: _Scan, threshold: float) -> list[Suspect]:
-    """Fit all causes together and drop, one by one, those that are not needed."""
-    slices, horizons = scan.tables.slices, scan.tables.horizons
-    count = len(slices)
-    pattern_o = np.zeros(1 << len(suspects))
-    pattern_e = np.zeros(1 << len(suspects))
-    for s, coded in enumerate(slices):
-        pattern = np.zeros(len(coded.local), np.int64)
-        for bit, suspect in enumerate(suspects):
-            if count - s <= horizons[suspect.horizon]:
-                pattern |= suspect.matches[s].astype(np.int64) << bit
-        weight = coded.slice.weight
-        failed = weight * coded.slice.failed[:, scan.outcome]
-        pattern_o += np.bincount(pattern, failed, len(pattern_o))
-        pattern_e += np.bincount(pattern, weight * scan.fair[s], len(pattern_e))
-    patterns = np.arange(len(pattern_o))
-
-    def likelihood(chosen: list[int]) -> float:
-        mu = np.maximum(pattern_e, 1e-12)
-        for _ in range(4):
-            for bit in chosen:
-                inside = (patterns >> bit & 1).astype(bool)
-                o, e = pattern_o[inside].sum(), mu[inside].sum()
-                if o > 0 and e > 0:
-                    mu = np.where(inside, mu * (o / e), mu)
-        return float((pattern_o * np.log(mu) - mu).sum())
-
-    chosen = list(range(len(suspects)))
-    while len(chosen) > 1:
-        whole = likelihood(chosen)
-        loss = [whole - likelihood([c for c in chosen if c != bit]) for bit in chosen]
-        weakest = int(np.argmin(loss))
-        if loss[weakest] >= threshold + DROP_ONE:
-            break
-        del chosen[weakest]
-    return [suspects[bit] for bit in chosen]
-
-
-def cell_of(layout: Layout, conditions: Conditions) -> int | None:
-    """The table cell of a cause, or None where it has none (three values or more)."""
-    if len(conditions) > 2 or any(a not in layout.attributes for a, _ in conditions):
-        return None
-    return layout.cell(conditions)

@@ -1,0 +1,97 @@
+"""Causes as the scan finds them: their rows, when they began, whether they have ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor.encoding import Coded
+
+Conditions = tuple[tuple[int, int], ...]
+"""(attribute, node number) pairs; () is everything."""
+
+ENDED = 3.0
+"""Nats by which a recent suffix must prefer the base rate."""
+SUFFIXES = (2, 4, 8, 16, 24, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """Over-dispersion s of one outcome, by horizon and order of the cell (0, 1, 2)."""
+
+    values: np.ndarray  # (horizons, 3)
+
+    def sizes(self, orders: np.ndarray) -> np.ndarray:
+        """κ = 1/s² for every horizon and cell, (horizons, cells)."""
+        return np.asarray(1.0 / np.maximum(self.values, 0.02)[:, orders] ** 2)
+
+
+@dataclass(slots=True)
+class Suspect:
+    """A cause found by the scan."""
+
+    conditions: Conditions
+    horizon: int
+    """Index into the horizons."""
+    score: float
+    p_value: float
+    q_value: float
+    chain: tuple[Conditions, ...]
+    runners_up: tuple[tuple[Conditions, float], ...]
+    observed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (slices,) oldest first
+    expected: np.ndarray = field(default_factory=lambda: np.zeros(0))  # by the baseline
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    matches: list[np.ndarray] = field(default_factory=list)
+    """Per slice: which rows are the cause's."""
+    ended: bool = False
+    codes: tuple[int, ...] = ()
+    """Error codes that gave it away."""
+
+    def total(self, span: int) -> tuple[float, float, float]:
+        """Observed, expected and rows over the last `span` slices."""
+        return (
+            float(self.observed[-span:].sum()),
+            float(self.expected[-span:].sum()),
+            float(self.rows[-span:].sum()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A cause whose incident is over: what its rows did until then is known and told."""
+
+    conditions: Conditions
+    until: np.datetime64
+    """Start of the first slice that may be news again."""
+
+
+def match(coded: Coded, conditions: Conditions) -> np.ndarray:
+    """Which rows of a slice satisfy every condition, (m,) bool."""
+    hit = np.ones(len(coded.local), bool)
+    for attribute_index, number in conditions:
+        hit &= coded.local[:, attribute_index] == number
+    return hit
+
+
+def has_ended(suspect: Suspect, span: int) -> bool:
+    """True when some recent suffix prefers the base rate over the incident's."""
+    for suffix in SUFFIXES:
+        if suffix >= span or suffix >= len(suspect.observed):
+            break
+        recent, fair = suspect.observed[-suffix:].sum(), suspect.expected[-suffix:].sum()
+        before = suspect.observed[-span:-suffix].sum()
+        expected_before = suspect.expected[-span:-suffix].sum()
+        ratio = max(before / max(expected_before, 1e-6), 1.01)
+        if fair * (ratio - 1) - recent * np.log(ratio) > ENDED:
+            return True
+    return False
+
+
+def began(suspect: Suspect) -> int:
+    """Index of the slice at which the excess began: the suffix of best Poisson score."""
+    observed = np.cumsum(suspect.observed[::-1])
+    expected = np.maximum(np.cumsum(suspect.expected[::-1]), 1e-6)
+    score = observed * np.log(np.maximum(observed, 1e-9) / expected) - (observed - expected)
+    score = np.where(observed > expected, score, 0.0)
+    return len(observed) - 1 - int(np.argmax(score))
