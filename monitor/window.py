@@ -45,6 +45,12 @@ class Layout:
             at += int(np.prod([room[i] for i in block], dtype=np.int64))
         return Layout(attributes, room, blocks, tuple(starts), at)
 
+    @property
+    def singles(self) -> int:
+        """Cells up to here are everything and single values; pairs follow."""
+        first = 1 + len(self.attributes)
+        return self.starts[first] if first < len(self.starts) else self.size
+
     def fits(self, sizes: tuple[int, ...]) -> bool:
         """True while every node number has its place."""
         return all(size <= room for size, room in zip(sizes, self.room, strict=True))

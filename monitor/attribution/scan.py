@@ -47,7 +47,7 @@ class Scan:
         observed = tables.observed[:, outcome]
         self.enough = bool(observed[-1, 0] >= min_failures)
         keep = observed[-1] >= min_failures
-        keep[: self.layout.starts[1 + len(self.layout.attributes)]] = True  # all singles
+        keep[: self.layout.singles] = True  # all singles
         self.cells = np.flatnonzero(keep) if self.enough else np.zeros(0, np.int64)
         self.observed = observed[:, self.cells]
         self.expected = tables.expected[:, outcome][:, self.cells]
