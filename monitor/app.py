@@ -85,9 +85,16 @@ class Pipeline:
         self.stopping: Callable[[], bool] = lambda: False
         self.committed: Callable[[list[Tick]], None] = lambda ticks: None
         self.beginning: Callable[[], None] = lambda: None
-        self.session = Session(config.settings, store, notifiers)
+        self.session = Session(config.settings, store, notifiers, config.store.keep)
         self.source = open_source(config, self.session.vocabulary, now)
         resumed = self.session.resumed
+        for start, reason in self.session.damaged.items():
+            _log.error(
+                "a stored slice is damaged and was set aside; what happened then is unknown",
+                slice=start.isoformat(),
+                reason=reason,
+            )
+        metrics.damaged(len(self.session.damaged))
         self.position: Mapping[str, object] | None = resumed.position
         self.filling: dict[np.datetime64, Slice] = {s.start: s for s in resumed.filling}
         self._step = np.timedelta64(config.settings.window.slice_length)

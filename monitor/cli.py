@@ -19,6 +19,7 @@ from monitor.commands.notify_test import notify_test
 from monitor.commands.run import once, run
 from monitor.commands.silence import app as silence
 from monitor.commands.simulate import simulate
+from monitor.commands.store import app as store
 
 app = typer.Typer(
     name="least-monitor",
@@ -51,6 +52,7 @@ app.command()(graph)
 app.command()(localize)
 app.command("notify-test")(notify_test)
 app.add_typer(silence, name="silence")
+app.add_typer(store, name="store")
 app.command()(simulate)
 app.command()(demo)
 

@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from monitor.checkpoint import Snapshot, restore, snapshot
+from monitor.checkpoint import Snapshot, Stored, restore, snapshot
 from monitor.diagnosis import Monitor, Tick
-from monitor.domain import Incident, Notification, Rejected, Settings, utc
+from monitor.domain import Incident, Notification, Rejected, Settings, datetime64, utc
 from monitor.edge.blobs import (
     arrays_from_bytes,
     arrays_to_bytes,
@@ -25,10 +25,10 @@ from monitor.edge.blobs import (
     slice_to_bytes,
 )
 from monitor.edge.documents import diagnosis_document, dumps, incident_document, incident_from
-from monitor.edge.store import KEPT_SENT, LATEST_DIAGNOSIS, Store, StoreError, Work
+from monitor.edge.store import KEPT_INCIDENTS, KEPT_SENT, LATEST_DIAGNOSIS, Store, StoreError, Work
 from monitor.encoding import Coded
 from monitor.learning import LeastLearner
-from monitor.slices import Slice
+from monitor.slices import Slice, empty
 from monitor.vocabulary import Vocabulary
 
 MEMORY, SESSION, VOCABULARY, FILLING = "memory", "session", "vocabulary", "filling"
@@ -59,13 +59,21 @@ class Session:
         settings: of the tick.
         store: where to go on from, and where to write.
         notifiers: names in the outbox of every notification.
+        keep: how long resolved incidents are kept, by the time of the events.
 
     Raises:
         StoreError: the store was written under another schema or window.
     """
 
-    def __init__(self, settings: Settings, store: Store, notifiers: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        notifiers: tuple[str, ...] = (),
+        keep: timedelta = KEPT_INCIDENTS,
+    ) -> None:
         self.settings, self.store, self.notifiers = settings, store, notifiers
+        self._keep = keep
         saved = store.load()
         session = json.loads(saved.state.get(SESSION, b"{}"))
         mine = fingerprint(settings).encode()
@@ -88,8 +96,10 @@ class Session:
         self._newest: Tick | None = None
         self._remembers_more = False
         self.last_slice: np.datetime64 | None = None
+        self.damaged: dict[datetime, str] = {}
+        """Slices that could not be read, and why: they were set aside."""
         if session:
-            self._restore(saved.state, saved.slices, session)
+            self._restore(saved.state, saved.slices, saved.damaged, session)
         # Rows may have come in before the first tick: they are behind the position.
         filling = arrays_from_bytes(saved.state[FILLING]) if FILLING in saved.state else {}
         self.resumed = Resumed(saved.position, self.last_slice, tuple(_unpack(filling)))
@@ -98,6 +108,7 @@ class Session:
         self,
         state: Mapping[str, bytes],
         slices: Mapping[datetime, bytes],
+        damaged: Mapping[datetime, str],
         session: Mapping[str, Any],
     ) -> None:
         width = len(self.settings.schema.attributes), len(self.settings.schema.outcomes)
@@ -105,9 +116,41 @@ class Session:
         restore(
             self.monitor,
             Snapshot(arrays_from_bytes(state[MEMORY]), session["document"], incidents),
-            (slice_from_bytes(blob, *width) for blob in slices.values()),
+            self._whole(slices, damaged, width),
         )
         self.last_slice = np.datetime64(session["last_slice"], "us")
+
+    def _whole(
+        self,
+        slices: Mapping[datetime, bytes],
+        damaged: Mapping[datetime, str],
+        width: tuple[int, int],
+    ) -> Iterable[Stored]:
+        """The slices in order of time; in the place of a damaged one none of its rows.
+
+        What happened then is unknown: nothing failed and nothing succeeded.
+        """
+        faults: dict[datetime, tuple[str, bytes]] = {}
+        kept: list[Stored] = []
+        for start in sorted({*slices, *damaged}):
+            reason = damaged.get(start, "")
+            if not reason:
+                try:
+                    kept.append(slice_from_bytes(slices[start], *width))
+                    continue
+                except StoreError as error:
+                    reason = str(error)
+            nothing = empty(datetime64(start), *width)
+            instead = Coded(nothing, nothing.values, np.zeros((0, width[1])))
+            kept.append(Stored(nothing, instead.expected))
+            faults[start] = reason, slice_to_bytes(instead)
+        if len(kept) > 1 and len(faults) == len(kept):
+            # Not one of many can be read: that is no damage, but another program's work.
+            raise StoreError(next(iter(faults.values()))[0])
+        if faults:
+            self.store.set_aside(faults)
+            self.damaged = {start: reason for start, (reason, _) in faults.items()}
+        return kept
 
     def tick(self, piece: Slice) -> Tick:
         """Diagnose the slice; what changed waits for the next `commit`."""
@@ -179,15 +222,17 @@ class Session:
                 notifications=tuple(self._news),
                 notifiers=self.notifiers,
                 rejected=tuple(self._rejected),
-                drop_sent_before=(
-                    None if self.last_slice is None else utc(self.last_slice) - KEPT_SENT
-                ),
+                drop_sent_before=self._ago(KEPT_SENT),
+                drop_incidents_before=self._ago(self._keep),
             )
         )
         self._written_fingerprint = True
         self._written_vocabulary = self._vocabulary_size()
         self._slices, self._incidents, self._news = {}, {}, []
         self._rejected, self._newest, self._remembers_more = [], None, False
+
+    def _ago(self, length: timedelta) -> datetime | None:
+        return None if self.last_slice is None else utc(self.last_slice) - length
 
     def _oldest_kept(self) -> datetime | None:
         """The history, and in any case both windows: a restart rebuilds them from slices."""

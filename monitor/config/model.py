@@ -111,6 +111,8 @@ class StoreSettings:
 
     url: str = field(default="sqlite:///least-monitor.db", repr=False)
     """SQLAlchemy URL; it may hold a password."""
+    keep: timedelta = timedelta(days=400)
+    """How long resolved incidents are kept, with their history."""
 
 
 Grouping = Literal["none", "outcome", "tick"]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from monitor.config.fields import NO_TIME, Duration, Section, Texts, Url
-from monitor.config.model import HeartbeatSettings, HttpSettings
+from monitor.config.model import HeartbeatSettings, HttpSettings, StoreSettings
 from monitor.config.notifier_sections import Notifier
 from monitor.config.sources import FilesSection, Source
 from monitor.domain import (
@@ -52,6 +52,7 @@ _detection = DetectionSettings()
 _incidents = IncidentSettings()
 _heartbeat = HeartbeatSettings("")
 _http = HttpSettings()
+_store = StoreSettings()
 
 
 class TimeTable(Section):
@@ -279,6 +280,11 @@ class StoreSection(Section):
     )
     url_file: str | None = Field(
         default=None, description="A file that holds the URL, for secrets."
+    )
+    keep: Duration = Field(
+        default=_store.keep,
+        gt=NO_TIME,
+        description="How long resolved incidents are kept, with their history and verdicts.",
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from datetime import datetime
 from zipfile import BadZipFile
 
 import numpy as np
 import pyarrow as pa
 
 from monitor.checkpoint import Stored
+from monitor.domain import datetime64
 from monitor.edge.store import StoreError
 from monitor.encoding import Coded
 from monitor.slices import Slice
@@ -57,6 +59,28 @@ def slice_from_bytes(blob: bytes, attributes: int, outcomes: int) -> Stored:
         Slice(start, np.column_stack(values), np.column_stack(failed), weight),
         np.column_stack(expected),
     )
+
+
+def slice_fault(blob: bytes, start: datetime) -> str:
+    """What is wrong with a stored slice, whatever its schema; empty when nothing is.
+
+    Args:
+        blob: as stored.
+        start: under which it is stored.
+    """
+    try:
+        with pa.ipc.open_stream(blob) as reader:
+            begins = np.datetime64(int(reader.schema.metadata[b"start"]), "us")
+            table = reader.read_all()
+        table.validate(full=True)
+        weight = table["n"].to_numpy()
+    except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+        return f"it cannot be read: {error}"
+    if begins != datetime64(start):
+        return f"its rows are of {begins}"
+    if len(weight) and weight.min() < 1:
+        return "a row counts less than once"
+    return ""
 
 
 def arrays_to_bytes(arrays: Mapping[str, np.ndarray]) -> bytes:

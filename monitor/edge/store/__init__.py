@@ -26,6 +26,9 @@ KEPT_REJECTED = 20
 KEPT_SENT = timedelta(days=7)
 """How long notifications that have arrived are kept, by the time of the events."""
 
+KEPT_INCIDENTS = timedelta(days=400)
+"""How long resolved incidents are kept unless `[store] keep` says otherwise."""
+
 
 class StoreError(Exception):
     """The store cannot do its work; the message says what to do about it."""
@@ -85,8 +88,10 @@ class Work:
     """Every notification goes to each of these."""
     rejected: tuple[Rejected, ...] = ()
     drop_sent_before: datetime | None = None
-    """Retention: what has arrived and is older is deleted, once its incident is resolved;
-    until then `Store.told` has to know of it."""
+    """Retention: what has arrived, or need not, and is older is deleted, once its incident is
+    resolved; until then `Store.told` has to know of it."""
+    drop_incidents_before: datetime | None = None
+    """Retention: incidents resolved earlier are deleted with their history and notifications."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,8 @@ class Saved:
     state: Mapping[str, bytes]
     incidents: tuple[Incident, ...]
     """Not yet resolved, oldest first."""
+    damaged: Mapping[datetime, str] = field(default_factory=dict)
+    """Start of a slice that cannot be what was written → why; they are not in `slices`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +166,14 @@ class Store(Protocol):
 
     def load(self) -> Saved:
         """Everything a restart needs."""
+        ...
+
+    def set_aside(self, faults: Mapping[datetime, tuple[str, bytes]]) -> None:
+        """Keep damaged slices where nothing reads them.
+
+        Args:
+            faults: start → why, and the slice to put in its place.
+        """
         ...
 
     def state(self, name: str) -> bytes | None:

@@ -51,6 +51,10 @@ class Database:
             self.sqlite = parsed.get_backend_name() == "sqlite"
             if not self.sqlite and parsed.get_backend_name() != "postgresql":
                 raise StoreError(f"store {self.name}: only SQLite and PostgreSQL are known")
+            self.path: Path | None = None
+            """Of an SQLite file."""
+            self.address = self.name.replace("+psycopg2", "").replace("+psycopg", "")
+            """As other programs know it; without the password."""
             if self.sqlite:
                 if parsed.database in (None, "", ":memory:"):
                     raise StoreError("use 'memory:' for a store that forgets at exit")
@@ -60,6 +64,7 @@ class Database:
                         f"there is no store at {path.absolute()}: nothing has run with it yet, "
                         "or [store] url is relative to another directory"
                     )
+                self.path = path
                 path.parent.mkdir(parents=True, exist_ok=True)
                 timeout = {"timeout": busy_timeout_seconds}
                 self._engine = create_engine(parsed, connect_args=timeout)
@@ -128,6 +133,15 @@ class Database:
                     _foreign_keys(connection, "ON")
 
     @contextmanager
+    def alone(self) -> Iterator[Connection]:
+        """Outside any transaction, for what cannot be done in one."""
+        with self._translated(), self._engine.connect() as connection:
+            if self.sqlite:
+                yield connection.execution_options(autocommit=True)
+            else:
+                yield connection.execution_options(isolation_level="AUTOCOMMIT")
+
+    @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
             yield
@@ -155,11 +169,14 @@ def _prepare_sqlite(engine: Engine) -> None:
             "journal_mode = WAL",
             "synchronous = NORMAL",
             "foreign_keys = ON",
+            "journal_size_limit = 67108864",  # one long reader must not leave a huge log behind
         ):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
+        if connection.get_execution_options().get("autocommit", False):
+            return
         write = connection.get_execution_options().get("write", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
 

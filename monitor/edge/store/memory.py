@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -77,6 +77,8 @@ class MemoryStore:
                     kept.append(rejected)
             if work.drop_sent_before is not None:
                 self._drop_sent(work.drop_sent_before)
+            if work.drop_incidents_before is not None:
+                self._drop_incidents(work.drop_incidents_before)
 
     def _note(self, incident_id: str, entry: Audit) -> None:
         self._audit.setdefault(incident_id, []).append(entry)
@@ -96,6 +98,26 @@ class MemoryStore:
             or outgoing.item.notification.at >= before
             or self._get(outgoing.item.notification.incident.id).state is not State.RESOLVED
         }
+
+    def _drop_incidents(self, before: datetime) -> None:
+        old = {
+            i.id
+            for i in self._incidents.values()
+            if i.state is State.RESOLVED and i.resolved_at is not None and i.resolved_at < before
+        }
+        for kept in (self._incidents, self._audit, self._labels):
+            for name in old & kept.keys():
+                del kept[name]
+        self._outbox = {
+            key: outgoing
+            for key, outgoing in self._outbox.items()
+            if outgoing.item.notification.incident.id not in old
+        }
+
+    def set_aside(self, faults: Mapping[datetime, tuple[str, bytes]]) -> None:
+        """Nothing is damaged here but by its writer."""
+        with self._lock:
+            self._slices.update({start: instead for start, (_, instead) in faults.items()})
 
     def load(self) -> Saved:
         """Copies; later commits do not show in it."""

@@ -17,7 +17,6 @@ from sqlalchemy import (
     Connection,
     Select,
     and_,
-    delete,
     func,
     insert,
     or_,
@@ -42,10 +41,12 @@ from monitor.edge.store import (
     Verdict,
     Work,
     acknowledged,
+    kept_slices,
     leasing,
     merge,
     migrations,
     only,
+    retention,
     silenced,
     tables,
 )
@@ -134,12 +135,8 @@ class SqlStore:
         self._upsert(
             connection,
             tables.slices,
-            [{"start": start, "data": data} for start, data in work.slices.items()],
+            [kept_slices.row(start, data) for start, data in work.slices.items()],
         )
-        if work.drop_slices_before is not None:
-            connection.execute(
-                delete(tables.slices).where(tables.slices.c.start < work.drop_slices_before)
-            )
         if work.position is not None:
             document = documents.dumps(dict(work.position)).decode()
             self._upsert(connection, tables.position, [{"id": 1, "document": document}])
@@ -151,8 +148,7 @@ class SqlStore:
         self._write_incidents(connection, work.incidents)
         self._queue(connection, work)
         self._reject(connection, work.rejected)
-        if work.drop_sent_before is not None:
-            _drop_sent(connection, work.drop_sent_before)
+        retention.apply(connection, work)
 
     def _claim(self, connection: Connection) -> int:
         table, seen = tables.generation, self._seen
@@ -256,9 +252,7 @@ class SqlStore:
         """See `Store`. Reads one consistent moment."""
         with self._read() as connection:
             self._has_seen(_commits(connection))
-            table = tables.slices.c
-            found = connection.execute(select(table.start, table.data).order_by(table.start))
-            slices = _pairs(found)
+            slices, damaged = kept_slices.read(connection)
             where = connection.scalar(select(tables.position.c.document))
             state = _pairs(connection.execute(select(tables.state.c.name, tables.state.c.data)))
             return Saved(
@@ -266,7 +260,14 @@ class SqlStore:
                 position=None if where is None else documents.loads(where),
                 state=state,
                 incidents=_unresolved(connection),
+                damaged=damaged,
             )
+
+    def set_aside(self, faults: Mapping[datetime, tuple[str, bytes]]) -> None:
+        """See `Store`."""
+        with self._write() as connection:
+            leasing.confirm(connection, self._me, self._epoch)
+            kept_slices.set_aside(connection, faults)
 
     def state(self, name: str) -> bytes | None:
         """See `Store`."""
@@ -533,13 +534,6 @@ class SqlStore:
 
 def _commits(connection: Connection) -> int:
     return int(connection.execute(select(tables.generation.c.commits)).scalar_one())
-
-
-def _drop_sent(connection: Connection, before: datetime) -> None:
-    table, incidents = tables.outbox.c, tables.incidents.c
-    over = select(incidents.id).where(incidents.state == State.RESOLVED.value)
-    old = and_(table.status.in_(("sent", "skipped")), table.at < before, table.incident.in_(over))
-    connection.execute(delete(tables.outbox).where(old))
 
 
 def _unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:

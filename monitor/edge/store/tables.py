@@ -81,6 +81,17 @@ slices = Table(
     metadata,
     Column("start", Instant, primary_key=True, autoincrement=False),
     Column("data", LargeBinary, nullable=False),
+    # CRC-32 of the data; none on slices of the first releases.
+    Column("checksum", BigInteger),
+)
+
+damaged_slices = Table(
+    "damaged_slices",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("start", Instant, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
 )
 
 state = Table(
