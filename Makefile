@@ -1,7 +1,8 @@
 # make demo    replay real flights and a simulated day, show the incidents (SERVE=0: then end)
 # make test    everything that must hold before a change lands; needs nothing installed before
 # make check   the quick part of it: style, types, import contracts
-# make soak    the long runs: SOAK=1000 kills while SOAK_ROWS=2000000 rows flow, and simulated months
+# make soak    the long runs: SOAK=1000 kills while SOAK_ROWS=2000000 rows flow, simulated months,
+#              ten million fuzzed records
 # make bench   all benchmarks; rows in out/*.json
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -50,7 +51,9 @@ test: $(VENV)/.dev tools check
 
 soak: export SOAK ?= 1000
 soak: $(VENV)/.dev tools
-	@$(BIN)/pytest -s -rs tests/services/test_chaos.py $(PYTEST_ARGS)
+	@FUZZED_RECORDS=10000000 $(BIN)/pytest -s -rs tests/services/test_chaos.py \
+		tests/services/test_kafka_daemon.py tests/contracts/test_kafka_trouble.py \
+		tests/contracts/test_fuzzed_records.py $(PYTEST_ARGS)
 
 bench: $(addprefix bench-,$(BENCHMARKS))
 

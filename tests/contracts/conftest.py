@@ -19,6 +19,7 @@ def desk(kafka: Kafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     from tests.contracts.streams import Desk
 
     monkeypatch.setattr("monitor.edge.kafka.polling.CHECK_SECONDS", 0.2)
+    monkeypatch.setattr("monitor.edge.kafka.source.AWAY_SECONDS", 1.0)
     monkeypatch.setattr("monitor.edge.kafka.connection.METADATA_AGE_MS", 500)
     desk = Desk(kafka, tmp_path)
     yield desk

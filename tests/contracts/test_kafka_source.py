@@ -6,9 +6,11 @@ import json
 import time
 from datetime import timedelta
 
+import numpy as np
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from monitor.config import KafkaSettings
 from monitor.domain import utc
 from monitor.edge.kafka import polling
 from monitor.edge.kafka import source as source_module
@@ -257,3 +259,44 @@ def test_a_topic_made_anew_is_not_taken_for_the_old_one(desk: Desk) -> None:
     source = desk.open()
     with pytest.raises(SourceAwayError, match=r"ends at offset 1, before 10.*store. url of its"):
         desk.until(source, lambda: False)
+
+
+def test_partitions_far_apart_in_time_are_read_to_the_end_slowest_first(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "BATCH_RECORDS", 200)
+    monkeypatch.setattr("monitor.edge.kafka.connection.POLL_RECORDS", 50)
+    desk.kafka.create(desk.topic, 3)
+    begin = NOW - timedelta(days=2)
+    # The same two days: in partition 0 a record every two minutes, in 1 every twenty, in 2 all
+    # of them at its end.
+    rows = [(0, i, begin + timedelta(minutes=2 * i)) for i in range(1400)]
+    rows += [(1, 2000 + i, begin + timedelta(minutes=20 * i)) for i in range(140)]
+    rows += [(2, 3000 + i, NOW - timedelta(minutes=60 - i)) for i in range(60)]
+    desk.kafka.send(
+        desk.topic,
+        [(p, record(i, at), int(at.timestamp() * 1000)) for p, i, at in rows],
+    )
+    source = desk.open()
+    batches = desk.take(source)
+    numbers = sorted(int(n) for batch in batches for n in desk.numbers(batch))
+    assert numbers == sorted(i for _, i, _ in rows)
+    reached = [b.reached for b in batches if b.reached is not None and not np.isnat(b.reached)]
+    assert reached == sorted(reached)
+
+
+def test_a_partition_that_gives_nothing_is_connected_to_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(polling, "STALLED_SECONDS", 0.05)
+    poller = object.__new__(polling.Poller)
+    poller._settings = KafkaSettings(("x:1",), ("t",))
+    poller._buffered, poller._moved = 0, {}
+    one, two = TopicPartition("t", 0), TopicPartition("t", 1)
+    poller._watch({one: 10, two: 10}, {one: 5, two: 10})
+    time.sleep(0.06)
+    poller._watch({one: 10, two: 10}, {one: 6, two: 10})
+    poller._watch({one: 10, two: 10}, {one: 6, two: 10})
+    time.sleep(0.06)
+    with pytest.raises(TimeoutError, match="partition 0 of `t` has records behind offset 6"):
+        poller._watch({one: 10, two: 10}, {one: 6, two: 10})

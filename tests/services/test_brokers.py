@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from tests.services.brokers import Kafka, Tansu
+from tests.services.brokers import Tansu
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -21,19 +19,6 @@ def held(address: str, topic: str) -> list[bytes]:
             seen += [record.value for record in records]
     consumer.close()
     return seen
-
-
-def test_apache_kafka_keeps_its_records_through_a_power_cut(tmp_path: Path) -> None:
-    broker = Kafka(tmp_path)
-    broker.start()
-    try:
-        broker.create("t")
-        broker.send("t", [(0, b"a"), (0, b"b"), (0, b"c")])
-        broker.kill()
-        broker.start()
-        assert held(broker.address, "t") == [b"a", b"b", b"c"]
-    finally:
-        broker.kill()
 
 
 def test_tansu_takes_and_gives_records(tansu: Tansu) -> None:

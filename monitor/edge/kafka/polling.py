@@ -40,6 +40,9 @@ AWAY_SECONDS = 5.0
 MAX_REFUSALS = 6
 """A new cluster needs a moment until it takes offsets; later it is worth a line in the log."""
 
+STALLED_SECONDS = 60.0
+"""A partition that has records and gives none for so long is connected to anew."""
+
 CONNECTING = "connecting"
 
 _POLL_MS = 200
@@ -176,6 +179,8 @@ class Poller:
         self._lost: list[Lost] = []
         self._admin: Any = None
         self._refusals = 0
+        self._moved: dict[TopicPartition, tuple[int, float]] = {}
+        """Partitions with records to fetch: where they stood, and since when."""
         self.view = View()
         self.read_bytes = 0
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
@@ -238,7 +243,7 @@ class Poller:
             return lost
 
     def hold(self, ahead: Iterable[TopicPartition]) -> None:
-        """Do not fetch from these until called again."""
+        """Let these wait for slower ones, until called again."""
         self._ahead = frozenset(ahead)
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -312,10 +317,11 @@ class Poller:
     def _poll(self, consumer: KafkaConsumer) -> None:
         checked = shown = time.monotonic()
         while not self._stop:
-            self._wait_for_room()
-            self._hold_back(consumer)
-            for partition, records in consumer.poll(timeout_ms=_POLL_MS).items():
-                self._keep(partition, records)
+            # A full buffer is simply not polled. kafka-python 3.0.12 can pause partitions, but one
+            # that was resumed with fetched records at hand may never be fetched again.
+            if self._has_room():
+                for partition, records in consumer.poll(timeout_ms=_POLL_MS).items():
+                    self._keep(partition, records)
             now = time.monotonic()
             if now - checked > CHECK_SECONDS:
                 self._assign(consumer)
@@ -326,19 +332,12 @@ class Poller:
                 shown = time.monotonic()
         self._show()
 
-    def _wait_for_room(self) -> None:
+    def _has_room(self) -> bool:
+        """Wait a moment for it."""
         with self._changed:
             full = self._settings.buffer_bytes
             self._changed.wait_for(lambda: self._stop or self._buffered < full, CHECK_SECONDS)
-
-    def _hold_back(self, consumer: KafkaConsumer) -> None:
-        if self._buffered >= self._settings.buffer_bytes:
-            wanted = frozenset(self._next)
-        else:
-            wanted = self._ahead & self._next.keys()
-        paused = consumer.paused()
-        consumer.pause(*(wanted - paused))
-        consumer.resume(*(paused - wanted))
+            return self._buffered < full
 
     def _keep(self, partition: TopicPartition, records: list[Any]) -> None:
         fresh_from = self._again.get(partition)
@@ -485,9 +484,33 @@ class Poller:
         ends = consumer.end_offsets(partitions, timeout_ms=ANSWER_MS)
         # Behind the last record there may be marks of transactions, which are never handed over.
         fetched = {one: consumer.position(one, timeout_ms=1000) or 0 for one in partitions}
+        self._watch(ends, fetched)
         if not self.view.connected:
             _log.info("connected to Kafka", servers=self._settings.servers)
         self.view = View(ends, fetched, True, "")
+
+    def _watch(
+        self, ends: Mapping[TopicPartition, int], fetched: Mapping[TopicPartition, int]
+    ) -> None:
+        """A partition that has records and gives none: connect anew, whoever's fault it is.
+
+        Raises:
+            TimeoutError: one does.
+        """
+        now = time.monotonic()
+        if self._buffered >= self._settings.buffer_bytes:
+            self._moved.clear()  # it was not polled
+        for one, offset in fetched.items():
+            if offset >= ends[one] or self._moved.get(one, (offset, now))[0] != offset:
+                self._moved.pop(one, None)
+                continue
+            _, since = self._moved.setdefault(one, (offset, now))
+            if now - since > STALLED_SECONDS:
+                self._moved.clear()
+                raise TimeoutError(
+                    f"partition {one.partition} of `{one.topic}` has records behind offset "
+                    f"{offset} and gives none"
+                )
 
     def _show(self) -> None:
         """Show the stored offsets in Kafka. Nothing depends on it."""
