@@ -324,7 +324,7 @@ class _Worker:
         self._heartbeat, self._lose = heartbeat, lose
         if heartbeat is not None:
             pipeline.beginning = heartbeat.begins
-        self._progress_told = 0.0
+        self._progress_told, self._store_failed = 0.0, False
         pipeline.committed = self._publish
 
     def poll(self) -> None:
@@ -362,13 +362,16 @@ class _Worker:
             return False
         except StoreError as error:
             self._fails(f"store: {error}")
+            self._store_failed = True
             tell_store_failure(state, error)
             return False
         finally:
             metrics.source(self._pipeline.source.status())
-        if state.status.reason.startswith("store: "):
+        if self._store_failed:
+            self._store_failed = False
             _log.info("the store works again")
-            state.status = replace(state.status, reason="")
+            if state.status.reason.startswith("store: "):  # the source may be away meanwhile
+                state.status = replace(state.status, reason="")
         metrics.store(None)
         self._publish([])
         return True
