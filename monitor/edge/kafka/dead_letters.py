@@ -11,7 +11,7 @@ from kafka.errors import KafkaError
 
 from monitor.config import KafkaSettings
 from monitor.edge.kafka.connection import connect_producer
-from monitor.edge.kafka.polling import Record
+from monitor.edge.kafka.pieces import Record
 from monitor.edge.source import SourceAwayError
 
 PREFIX = "least-monitor."

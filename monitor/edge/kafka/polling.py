@@ -6,24 +6,21 @@ import contextlib
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import structlog
 from kafka import KafkaConsumer, TopicPartition
-from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError, KafkaTimeoutError, NoError
 from kafka.structs import OffsetAndMetadata
 
 from monitor.config import KafkaSettings
 from monitor.domain import datetime64
 from monitor.edge.kafka.connection import CONNECT_MS, connect, connect_admin, last_trouble
+from monitor.edge.kafka.pieces import RECORD_OVERHEAD_BYTES, Piece
 from monitor.edge.kafka.places import Place, Position
-
-RECORD_OVERHEAD_BYTES = 250
-"""Memory of a record besides its value."""
 
 CHECK_SECONDS = 2.0
 """Between two looks at the ends of the partitions."""
@@ -49,74 +46,6 @@ _POLL_MS = 200
 _WAIT_SECONDS = (0.5, 1.0, 2.0, 5.0)
 
 _log = structlog.get_logger("kafka")
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One record as it came, for the dead-letter topic and for people."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes]]
-
-    @property
-    def where(self) -> str:
-        """For people."""
-        return f"{self.topic}[{self.partition}]@{self.offset}"
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Records of one partition, in order, as columns: objects by the hundred thousand would keep
-    the garbage collector busy."""
-
-    partition: TopicPartition
-    offsets: Sequence[int]
-    stamps: Sequence[int]
-    """Kafka's timestamps, milliseconds since 1970."""
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
-    headers: Sequence[Sequence[tuple[str, bytes]]]
-    size_bytes: int
-    again: bool = False
-    """Already handed over by an earlier process: read only to know their ids."""
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def record(self, row: int) -> Record:
-        """One of them."""
-        return Record(
-            self.partition.topic,
-            self.partition.partition,
-            self.offsets[row],
-            self.stamps[row],
-            self.keys[row],
-            self.values[row],
-            self.headers[row] or (),
-        )
-
-    @staticmethod
-    def of(partition: TopicPartition, records: Sequence[Any], again: bool = False) -> Piece:
-        """From kafka-python's ConsumerRecords."""
-        columns = dict(zip(ConsumerRecord._fields, zip(*records, strict=True), strict=True))
-        values = columns["value"]
-        size = sum(columns["serialized_value_size"]) + RECORD_OVERHEAD_BYTES * len(records)
-        headers = tuple([one or () for one in columns["headers"]])
-        return Piece(
-            partition,
-            columns["offset"],
-            columns["timestamp"],
-            columns["key"],
-            values,
-            headers,
-            size,
-            again,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,9 @@ from monitor.edge.json_records import Fault, RecordDecoder
 from monitor.edge.kafka.dead_letters import DeadLetters, Letter
 from monitor.edge.kafka.duplicates import Seen
 from monitor.edge.kafka.judge import Judge
+from monitor.edge.kafka.pieces import Piece, Record
 from monitor.edge.kafka.places import Place, Position, begin_at, holds_at, reached
-from monitor.edge.kafka.polling import AWAY_SECONDS, Piece, Poller, Record
+from monitor.edge.kafka.polling import AWAY_SECONDS, Poller
 from monitor.edge.kafka.sampling import newest_records
 from monitor.edge.readers import Rejects
 from monitor.edge.source import (
