@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/.tools/usr/bin:$(PATH)
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
-BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py,$(wildcard benchmarks/*.py)))
+BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py benchmarks/soak.py,$(wildcard benchmarks/*.py)))
 
 .PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean migration soak
 
