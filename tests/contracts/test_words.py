@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -371,3 +372,18 @@ def test_a_heartbeat_that_does_not_arrive_stops_nothing() -> None:
     heart.begins()
     heart.done()
     heart.stop()
+
+
+def test_the_transcript_of_a_mail_in_the_manual_is_true(request: pytest.FixtureRequest) -> None:
+    with mailbox() as box:
+        by_mail(box, console_url="https://monitor.example.com").send(OPENED)
+    text = box.mails[0].as_string()
+    # What a mail server adds, and what is drawn anew for every mail.
+    boundary = re.search(r'boundary="([^"]+)"', text)
+    assert boundary is not None
+    text = text.replace(boundary[1], "=-=").replace("\r\n", "\n")
+    text = re.sub(r"^(X-Peer|X-MailFrom|X-RcptTo):.*\n", "", text, flags=re.M)
+    transcript = Path(__file__).parents[2] / "docs" / "pictures" / "mail.txt"
+    if request.config.getoption("--update"):
+        transcript.write_text(text)
+    assert text == transcript.read_text()

@@ -16,9 +16,7 @@ from starlette.testclient import TestClient
 from monitor.domain import (
     Cause,
     Change,
-    Diagnosis,
     Edge,
-    Finding,
     Incident,
     Method,
     Notification,
@@ -33,47 +31,20 @@ from monitor.edge.metrics import Metrics
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import StoreError, Verdict, Work
 from monitor.edge.store.memory import MemoryStore
+from tests.samples import finding, tick
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 BEARER = {"Authorization": "Bearer s3cret"}
 
-FINDING = Finding(
-    method=Method.EXCESS,
-    outcome="reserve",
-    cause=Cause.of(airline="AC"),
-    path=("airline=AC", "fare=3", "reserve"),
-    score=112.4,
-    p_value=2e-40,
-    q_value=0.002,
-    observed=440,
-    expected=23.2,
-    rows=2100,
-    horizon=HOUR,
-    began=NOON - HOUR,
-    rate_before=0.011,
-    rate_now=0.21,
+FINDING = finding(
     chain=(Cause(), Cause.of(airline="AC")),
     codes=("E17",),
     runners_up=((Cause.of(office="BKK"), 60.0),),
 )
-TICK = Diagnosis(
-    at=NOON,
-    rows=1000,
-    clean_rows=940,
+TICK = tick(
+    FINDING,
     outcomes=(OutcomeCount("reserve", 50, 12.5), OutcomeCount("pay", 10, 9.0)),
-    learning=False,
-    gap=False,
-    fit_status="converged",
-    fit_steps=20,
-    delta=0.0,
-    nodes=7,
-    rare_nodes=2,
-    edges=(Edge("airline=AC", "fare=3", 0.7), Edge("fare=3", "reserve", 0.4)),
-    edges_added=2,
-    edges_removed=1,
-    paths_truncated=False,
-    findings=(FINDING,),
     unexplained={"reserve": 0.25},
 )
 

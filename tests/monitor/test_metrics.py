@@ -15,26 +15,22 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from monitor.domain import (
-    Cause,
     Change,
-    Diagnosis,
     Edge,
-    Finding,
     Incident,
-    Method,
     OutcomeCount,
     Rejected,
+    Severity,
     State,
 )
 from monitor.edge.metrics import Metrics
+from tests.samples import finding, tick
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
 
-FINDING = Finding(
-    method=Method.EXCESS,
+FINDING = finding(
     outcome="pay",
-    cause=Cause.of(airline="AC"),
     path=("airline=AC", "pay"),
     score=12.5,
     p_value=1e-9,
@@ -47,23 +43,11 @@ FINDING = Finding(
     rate_before=0.01,
     rate_now=0.2,
 )
-TICK = Diagnosis(
-    at=NOON,
-    rows=1000,
-    clean_rows=940,
+TICK = tick(
+    FINDING,
     outcomes=(OutcomeCount("pay", 50, 12.5), OutcomeCount("seat", 10, 9.0)),
-    learning=False,
-    gap=False,
-    fit_status="converged",
-    fit_steps=20,
     delta=1e-9,
-    nodes=7,
-    rare_nodes=2,
     edges=(Edge("airline=AC", "pay", 0.7), Edge("office=BKK", "seat", -0.2)),
-    edges_added=2,
-    edges_removed=1,
-    paths_truncated=False,
-    findings=(FINDING,),
     unexplained={"pay": 0.25},
     seconds={"learn": 1.25, "score": 0.05},
 )
@@ -220,8 +204,8 @@ def test_a_scrape_never_sees_half_a_tick() -> None:
 
     def keep_ticking() -> None:
         while not done.is_set():
-            for tick in ticks:
-                metrics.observe(tick)
+            for one in ticks:
+                metrics.observe(one)
             running.set()
 
     thread = threading.Thread(target=keep_ticking)
@@ -250,3 +234,38 @@ def test_promtool_finds_nothing_to_say() -> None:
     )
     assert checked.stdout + checked.stderr == b""
     assert checked.returncode == 0
+
+
+def test_the_worst_incidents_have_series_of_their_own_by_id_and_no_more_than_the_top() -> None:
+    many = Metrics(top=2)
+    worse = replace(FINDING, observed=400, rate_now=0.9)
+    many.incidents(
+        [
+            incident("small", State.OPEN),
+            replace(incident("large", State.OPEN), latest=worse),
+            replace(incident("bad", State.ACKNOWLEDGED), severity=Severity.CRITICAL),
+        ]
+    )
+    assert value(many, "incident_severity", incident="bad", outcome="pay") == 2
+    assert value(many, "incident_excess_errors", incident="large", outcome="pay") == 396.5
+    assert value(many, "incident_error_ratio", incident="large", outcome="pay") == 0.9
+    assert value(many, "incident_opened_timestamp_seconds", incident="small", outcome="pay") is None
+    assert value(many, "incidents", state="open") == 2
+    assert value(many, "unresolved_incidents", severity="critical") == 1
+    many.incidents([])
+    assert value(many, "incident_severity", incident="bad", outcome="pay") is None
+
+
+def test_labels_feed_the_precision_and_every_tick_a_share_of_the_budget() -> None:
+    metrics = Metrics(false_alarms_per_week=7, slice_length=HALF_HOUR)
+    metrics.judged(["true", "true", "true", "false", "expected"])
+    assert value(metrics, "precision_ratio") == 0.75
+    assert value(metrics, "labels", verdict="expected") == 1
+    for _ in range(48):
+        metrics.observe(TICK)
+    metrics.observe(replace(TICK, learning=True))
+    allowed = value(metrics, "expected_false_alarms_total")
+    assert allowed == pytest.approx(1.0), "one a day"
+    assert value(metrics, "outcome_success_ratio", outcome="pay") == 0.95
+    metrics.silenced(3)
+    assert value(metrics, "silences") == 3

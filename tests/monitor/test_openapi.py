@@ -14,13 +14,9 @@ from starlette.testclient import TestClient
 from monitor.domain import (
     Cause,
     Change,
-    Diagnosis,
     Edge,
-    Finding,
     Incident,
-    Method,
     Notification,
-    OutcomeCount,
     Rejected,
     State,
 )
@@ -30,15 +26,14 @@ from monitor.edge.metrics import Metrics
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import Work
 from monitor.edge.store.memory import MemoryStore
+from tests.samples import finding, tick
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DESCRIPTION = openapi.document()
 BEARER = {"Authorization": "Bearer s3cret"}
 
-FINDING = Finding(
-    method=Method.EXCESS,
+FINDING = finding(
     outcome="pay",
-    cause=Cause.of(airline="AC"),
     path=("airline=AC", "pay"),
     score=float("inf"),
     p_value=0.0,
@@ -56,23 +51,9 @@ FINDING = Finding(
 )
 INCIDENT = Incident("a1", State.OPEN, NOON, NOON, NOON, FINDING, FINDING, causes=(FINDING.cause,))
 NEWS = Notification(INCIDENT, Change.OPENED, NOON)
-TICK = Diagnosis(
-    at=NOON,
-    rows=1000,
-    clean_rows=940,
-    outcomes=(OutcomeCount("pay", 50, 12.5),),
-    learning=False,
-    gap=False,
-    fit_status="converged",
-    fit_steps=20,
-    delta=0.0,
-    nodes=7,
-    rare_nodes=2,
+TICK = tick(
+    FINDING,
     edges=(Edge("airline=AC", "pay", 0.7),),
-    edges_added=2,
-    edges_removed=1,
-    paths_truncated=False,
-    findings=(FINDING,),
     unexplained={"pay": 0.1},
     seconds={"learn": 1.25},
 )

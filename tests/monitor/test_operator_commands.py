@@ -19,57 +19,26 @@ from monitor.cli import app
 from monitor.commands.graph import dot
 from monitor.domain import (
     Cause,
-    Diagnosis,
     Edge,
-    Finding,
     Incident,
     Method,
-    OutcomeCount,
     State,
 )
 from monitor.edge import documents
 from monitor.edge.store import LATEST_DIAGNOSIS, Verdict, Work, open_store
+from tests.samples import finding, tick
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
-FINDING = Finding(
-    method=Method.EXCESS,
-    outcome="reserve",
-    cause=Cause.of(airline="AC"),
-    path=("airline=AC", "fare=3", "reserve"),
-    score=112.4,
-    p_value=2e-40,
-    q_value=0.002,
-    observed=440,
-    expected=23.2,
-    rows=2100,
-    horizon=HOUR,
-    began=NOON - HOUR,
-    rate_before=0.011,
-    rate_now=0.21,
+FINDING = finding(
     chain=(Cause(), Cause.of(airline="AC")),
     codes=("E17",),
     runners_up=((Cause.of(office="BKK [bold]"), 60.0),),
 )
-TICK = Diagnosis(
-    at=NOON,
-    rows=1000,
-    clean_rows=940,
-    outcomes=(OutcomeCount("reserve", 50, 12.5),),
-    learning=False,
-    gap=False,
-    fit_status="converged",
-    fit_steps=20,
-    delta=0.0,
-    nodes=7,
-    rare_nodes=2,
+TICK = tick(
+    FINDING,
     edges=(Edge("fare=3", "reserve", -0.4), Edge("airline=AC", "fare=3", 0.7)),
-    edges_added=2,
-    edges_removed=1,
-    paths_truncated=False,
-    findings=(FINDING,),
-    unexplained={},
 )
 OPENED = Incident(
     id="a1b2c3d4e5",

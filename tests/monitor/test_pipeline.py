@@ -13,8 +13,9 @@ from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from monitor.app import Pipeline, _every, _Worker
-from monitor.config import Config, load
+from monitor.config import Config, HeartbeatSettings, load
 from monitor.edge.blobs import slice_from_bytes
+from monitor.edge.heartbeat import Heartbeat
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import Refreshing
 from monitor.edge.notifiers.making import make_notifiers
@@ -23,6 +24,7 @@ from monitor.edge.status import LiveState
 from monitor.edge.store import Store, StoreError, Work
 from monitor.edge.store.memory import MemoryStore
 from monitor.learning import Learned
+from tests.contracts.receivers import Receiver, receiver
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
@@ -313,6 +315,38 @@ def test_an_outbox_that_died_of_a_bug_is_a_problem_for_the_supervisor(desk: Desk
     worker.poll()
     assert state.status.problem == "notifications are no longer delivered"
     assert state.status.ready, "incidents are still found"
+
+
+def test_every_tick_pings_the_heartbeat_and_a_store_that_fails_says_so(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiver() as hook:
+        heart = Heartbeat(HeartbeatSettings(hook.url), lambda: desk.now)
+        state = LiveState(desk.store, desk.metrics)
+        outbox = Outbox(desk.store, [], now=lambda: desk.now)
+        worker = _Worker(desk.pipeline, state, outbox, lambda: desk.now, heart)
+        for number in range(3):
+            desk.write(number)
+        worker.poll()
+        ticks = heard(hook, 2)
+        monkeypatch.setattr(
+            desk.pipeline, "poll", lambda: (_ for _ in ()).throw(StoreError("the disk is full"))
+        )
+        worker.poll()
+        worker.poll()
+        heart.stop()
+        bodies = [body.decode() for _, body in hook.requests]
+    assert ticks[0] == ""
+    assert ticks[-1].startswith("tick of 20")
+    assert bodies[-1] == "store: the disk is full"
+    assert bodies.count("store: the disk is full") == 1, "not at every poll"
+
+
+def heard(hook: Receiver, count: int) -> list[str]:
+    deadline = time.monotonic() + 5
+    while len(hook.requests) < count and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return [body.decode() for _, body in hook.requests]
 
 
 @pytest.mark.parametrize(

@@ -15,27 +15,20 @@ import httpx2
 import pytest
 
 from monitor.domain import (
-    Cause,
-    Diagnosis,
-    Edge,
-    Finding,
     Incident,
-    Method,
-    OutcomeCount,
     State,
 )
 from monitor.edge.http import serve
 from monitor.edge.metrics import Metrics
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store.memory import MemoryStore
+from tests.samples import finding, tick
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-FINDING = Finding(
-    method=Method.EXCESS,
+FINDING = finding(
     outcome="pay",
-    cause=Cause.of(airline="AC"),
     path=("airline=AC", "pay"),
     score=12.5,
     p_value=1e-9,
@@ -48,24 +41,8 @@ FINDING = Finding(
     rate_before=0.01,
     rate_now=0.2,
 )
-TICK = Diagnosis(
-    at=NOON,
-    rows=1000,
-    clean_rows=940,
-    outcomes=(OutcomeCount("pay", 50, 12.5),),
-    learning=False,
-    gap=False,
-    fit_status="converged",
-    fit_steps=20,
-    delta=0.0,
-    nodes=7,
-    rare_nodes=2,
-    edges=(Edge("airline=AC", "fare=3", 0.7), Edge("fare=3", "pay", 0.4)),
-    edges_added=2,
-    edges_removed=1,
-    paths_truncated=False,
-    findings=(FINDING,),
-    unexplained={},
+TICK = tick(
+    FINDING,
     seconds={"learn": 1.25},
 )
 

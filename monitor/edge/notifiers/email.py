@@ -108,7 +108,7 @@ class EmailNotifier:
         mail["Auto-Submitted"] = "auto-generated"
         if worst(notifications) is Severity.CRITICAL and leading(notifications) is Change.OPENED:
             mail["Importance"] = "high"
-        mail.set_content(self._wording.text(notifications) + "\n")
+        mail.set_content(self._wording.text(notifications) + "\n", cte="quoted-printable")
         html = self._wording.html(notifications) or self._page(notifications, title)
         mail.add_alternative(html, subtype="html")
         return mail
