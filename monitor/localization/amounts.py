@@ -19,16 +19,22 @@ from monitor.localization.leaves import Leaves
 from monitor.localization.located import Found
 from monitor.localization.noise import Noise, deviations, measure, remeasure
 
-GRID = np.round(np.arange(-2.0, 2.01, 0.1), 1)
+_FINE = np.round(np.arange(-2.0, 2.01, 0.1), 1)
+_COARSE = np.array([-1.6, -1.2, -0.8, -0.4, 0.4, 0.8, 1.2, 1.6])
+UNEVEN = 0.35
+"""Spread of the deviations in a cause that hits its leaves unevenly."""
+GRID = np.concatenate([_FINE, _COARSE])
+SPREAD = np.concatenate([np.zeros(len(_FINE)), np.full(len(_COARSE), UNEVEN)])
 TAIL = 20.0
 """Degrees of freedom of the noise: a little heavier in the tails than a normal distribution."""
 STRANGER = 0.003
 """Share of a cause's leaves that behave as if they weren't part of it."""
-FREAK = 1e-5 / 4
-"""Density of quiet leaves that are off by anything."""
+FREAKS = 0.01
+"""Quiet leaves of a table that are off by anything: rarer than any cause."""
 LEAST_SPREAD = 0.05
 FLOOR = -60.0
 CHOICE_OF_DEVIATION = log(5.0)
+CHOICE_OF_SPREAD = 2.0
 SIBLING = 1.0
 """Price, beside its place, of a further value of a cause that was found: same attributes, alike."""
 ALIKE = 0.25
@@ -78,6 +84,12 @@ def find(leaves: Leaves, signs: tuple[int, ...], limit: int, max_order: int | No
     for _ in range(PASSES):
         search = _Search(leaves, d, volume, noise, signs, max_order, lattice)
         found = search.run(limit - (whole is not None))
+        if search.uneven:
+            # Several even causes may tell it better than one that hits its leaves unevenly.
+            other = _Search(leaves, d, volume, noise, signs, max_order, search.lattice, even=True)
+            also = other.run(limit - (whole is not None))
+            if sum(f.score for f in also) >= sum(f.score for f in found):
+                search, found = other, also
         quiet = live & ~search.explained
         again = remeasure(d[quiet], noise, volume[quiet])
         if abs(again.scatter / noise.scatter - 1) < SAME_NOISE:
@@ -119,12 +131,19 @@ class _Search:
         signs: tuple[int, ...],
         max_order: int | None,
         lattice: Lattice | None,
+        *,
+        even: bool = False,
     ) -> None:
+        self.uneven = False
+        """A cause was found that hits its leaves unevenly."""
         self.explained = np.zeros(len(leaves), bool)
-        self.grid = GRID[
-            (np.abs(GRID) >= max(noise.scatter, 0.1) - 1e-9) & np.isin(np.sign(GRID), signs)
-        ]
-        self.gains = _gains(d, volume, noise, self.grid)
+        # an uneven cause that lies as near as the noise reaches would only be more noise
+        least = np.where(SPREAD > 0, 2 * noise.scatter, max(noise.scatter, 0.1) - 1e-9)
+        kept = (np.abs(GRID) >= least) & np.isin(np.sign(GRID), signs)
+        if even:
+            kept &= SPREAD == 0
+        self.grid, self.spread = GRID[kept], SPREAD[kept]
+        self.gains = _gains(d, volume, noise, self.grid, self.spread)
         self.lattice = lattice or self._lattice(leaves, signs, max_order)
         self.sign = 0
         self.boards = [self._board(cuboid) for cuboid in self.lattice]
@@ -152,6 +171,7 @@ class _Search:
             deviation = int(board.best[cell])
             conditions = self.lattice.conditions(board.cuboid, cell)
             sign = int(np.sign(self.grid[deviation]))
+            self.uneven |= bool(self.spread[deviation] > 0)
             found.append(Found(conditions, float(board.scores[cell]), rows, sign))
             self._explain(rows, board, deviation, sign)
         return found
@@ -173,7 +193,8 @@ class _Search:
     def _price(self, board: _Board) -> np.ndarray:
         """What a cell pays, by deviation: its place, its cuboid, the deviation."""
         cuboid = board.cuboid
-        price = np.full(len(self.grid), cuboid.place + cuboid.choices + CHOICE_OF_DEVIATION)
+        whole = cuboid.place + cuboid.choices + CHOICE_OF_DEVIATION
+        price = np.where(self.spread > 0, whole + CHOICE_OF_SPREAD, whole)
         for deviation in board.seen:
             near = np.abs(self.grid - self.grid[deviation]) < ALIKE
             price[near] = cuboid.place + SIBLING
@@ -199,17 +220,21 @@ class _Search:
             self._score(other, touched)
 
 
-def _gains(d: np.ndarray, volume: np.ndarray, noise: Noise, grid: np.ndarray) -> np.ndarray:
+def _gains(
+    d: np.ndarray, volume: np.ndarray, noise: Noise, grid: np.ndarray, uneven: np.ndarray
+) -> np.ndarray:
     """(n, grid): what each leaf adds to the score of a cell that deviates so."""
     live = np.flatnonzero(volume > 0)
     spread = noise.of(volume[live])
     scale = lgamma((TAIL + 1) / 2) - lgamma(TAIL / 2) - 0.5 * log(TAIL * pi)
     quiet = np.exp(scale - (TAIL + 1) / 2 * np.log1p((d[live] / spread) ** 2 / TAIL)) / spread
-    width = np.maximum(spread, LEAST_SPREAD)
-    height = (1 - STRANGER) / (width * np.sqrt(2 * pi)) / (quiet + FREAK)
+    width = np.maximum(np.hypot(spread[:, None], uneven), LEAST_SPREAD).astype(np.float32)
+    height = (1 - STRANGER) / np.sqrt(2 * pi) / (quiet + FREAKS / 4 / len(d))
     # single precision: half the time, and far below what a nat is worth
-    z = (d[live, None] - grid).astype(np.float32) / width[:, None].astype(np.float32)
+    z = (d[live, None] - grid).astype(np.float32) / width
     z = np.exp(np.maximum(-0.5 * z**2, FLOOR, dtype=np.float32))
+    # uneven as it may be, no cause pulls to both sides
+    z[(d[live, None] * np.sign(grid) < -2 * spread[:, None]) & (uneven > 0)] = 0.0
     gains = np.zeros((len(d), len(grid)))
-    gains[live] = np.log(height[:, None].astype(np.float32) * z + np.float32(STRANGER))
+    gains[live] = np.log(height[:, None].astype(np.float32) / width * z + np.float32(STRANGER))
     return gains

@@ -162,6 +162,18 @@ def test_each_cause_has_its_own_direction_and_can_be_asked_for() -> None:
     assert named(localize(data, Direction.DOWN)) == {down}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_cause_that_hits_its_leaves_unevenly_is_not_taken_apart(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    columns, _, expected = shop(seed)
+    left = np.where(hit(columns, city="c3"), rng.normal(0.5, 0.3, len(expected)).clip(0), 1.0)
+    counts = rng.poisson(expected * 5 * left).astype(float)
+    result = localize(table(columns, counts, expected * 5))
+    assert result.model == "amounts"
+    assert result.causes[0].cause == Cause.of(city="c3")
+    assert len(result.causes) <= 2
+
+
 def test_when_all_leaves_are_off_it_is_everything_and_what_stands_out_beside_it() -> None:
     columns, observed, expected = shop()
     observed *= 0.6
