@@ -30,7 +30,7 @@ from monitor.localization import labels, leaves, localize
 from monitor.scoring import Label, Scores, score
 
 ROOT = Path(__file__).parent.parent
-CORE = ("*.py", "localization/*.py", "simulation/*.py")
+CORE = ("*.py", "attribution/*.py", "localization/*.py", "simulation/*.py")
 TARGET = 0.02
 """Share of quiet days on which a peer may raise a new incident."""
 METHODS = (Method.EXCESS.value, Method.PAPER.value, *peers.PEERS)

@@ -171,7 +171,7 @@ def test_a_cause_that_hits_its_leaves_unevenly_is_not_taken_apart(seed: int) -> 
     result = localize(table(columns, counts, expected * 5))
     assert result.model == "amounts"
     assert result.causes[0].cause == Cause.of(city="c3")
-    assert len(result.causes) <= 2
+    assert sum(c.share for c in result.causes[1:]) < 0.02  # not its parts, but a stray leaf
 
 
 def test_when_all_leaves_are_off_it_is_everything_and_what_stands_out_beside_it() -> None:
