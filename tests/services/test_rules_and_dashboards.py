@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import yaml
@@ -266,6 +267,15 @@ def test_the_sdk_reads_a_dashboard_as_it_was_meant(path: Path) -> None:
     queries = [t for panel in understood.panels or [] for t in panel.targets or []]  # type: ignore[union-attr]
     assert len(queries) > 5
     assert {type(query) for query in queries} == {prometheus_query.Dataquery}
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_the_manual_has_a_picture_of_every_panel(path: Path) -> None:
+    picture = ElementTree.parse(ROOT / "docs" / "pictures" / f"{path.stem}.svg")
+    words = {element.text for element in picture.iter() if element.get("class") == "title"}
+    assert words == {panel["title"] for panel in json.loads(path.read_text())["panels"]}, (
+        "run: python -m dashboards.pictures"
+    )
 
 
 def test_provisioning_files_agree_with_the_dashboards() -> None:
