@@ -54,6 +54,8 @@ soak: $(VENV)/.dev tools
 	@FUZZED_RECORDS=10000000 $(BIN)/pytest -s -rs tests/services/test_chaos.py \
 		tests/services/test_kafka_daemon.py tests/contracts/test_kafka_trouble.py \
 		tests/contracts/test_fuzzed_records.py $(PYTEST_ARGS)
+	@mkdir -p out
+	@$(BIN)/python -m benchmarks.soak --json out/soak.json
 
 bench: $(addprefix bench-,$(BENCHMARKS))
 
