@@ -87,11 +87,12 @@ def graph(
 ) -> str:
     """Labelled nodes at places in the unit square, arrows between them (red: negative); SVG."""
     height = int(width * 0.72)
-    at = {name: (70 + x * (width - 220), 30 + y * (height - 60)) for name, (x, y) in nodes.items()}
+    at = {name: (70 + x * (width - 340), 30 + y * (height - 60)) for name, (x, y) in nodes.items()}
     parts = [_open(width, height)]
     parts.append(
-        '<defs><marker id="a" viewBox="0 0 8 8" refX="13" refY="4" markerWidth="7" '
-        'markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="#555"/></marker></defs>'
+        '<defs><marker id="a" viewBox="0 0 8 8" refX="13" refY="4" markerWidth="9" '
+        'markerHeight="9" markerUnits="userSpaceOnUse" orient="auto">'
+        '<path d="M0 0L8 4L0 8z" fill="#555"/></marker></defs>'
     )
     strongest = max((abs(weight) for *_, weight in edges), default=1)
     for source, target, weight in edges:
@@ -111,7 +112,8 @@ def graph(
 def _open(width: float, height: float) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
-        'font-family="sans-serif"><style>.frame{fill:none;stroke:#999}.grid{stroke:#e5e5e5}'
+        'font-family="sans-serif"><style>text{paint-order:stroke;stroke:#fff;stroke-width:3px}'
+        ".frame{fill:none;stroke:#999}.grid{stroke:#e5e5e5}"
         f'</style><rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>'
     )
 

@@ -60,9 +60,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, float):
         if not np.isfinite(value):
             return "–"
-        if abs(value) >= 100:
-            return f"{value:,.0f}"
-        return f"{value:.3g}" if abs(value) < 0.1 or abs(value) >= 10 else f"{value:.2f}"
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
@@ -150,11 +148,6 @@ TABLES: dict[str, Callable[[], str]] = {
          "out, 50 most rated", "rank correlation of ratings and in − out", "CPU seconds"),
     ),
     "film-edges": _plain("movielens.edges", ("columns", "from", "to", "weight")),
-    "film-synthetic": _plain(
-        "movielens_synthetic",
-        ("method", "films", "users", "ratings", "true", "learned", "F1", "skeleton F1",
-         "Gram, CPU s", "fit, CPU s"),
-    ),
     "memory": _plain(
         "memory", ("kind", "fits", "MB before", "MB after", "growth %", "CPU ms per fit")
     ),

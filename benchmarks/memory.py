@@ -25,6 +25,7 @@ def main() -> None:
     parser = arguments(__doc__ or "")
     parser.add_argument("--fits", type=int, default=1_000)
     parser.add_argument("--nodes", type=int, default=30)
+    parser.add_argument("--kinds", nargs="+", help="only these (default: all)")
     asked = parser.parse_args()
     where = machine()
     rng = np.random.default_rng(0)
@@ -47,6 +48,8 @@ def main() -> None:
     rows = []
     with Progress(transient=True) as progress:
         for name, run in kinds.items():
+            if asked.kinds and name not in asked.kinds:
+                continue
             for _ in range(50):
                 run()
             before, began = _resident(), time.process_time()

@@ -75,7 +75,8 @@ def fit(
     Args:
         X: (n, d) finite numbers; centred here; kept as float32. Or a scipy.sparse matrix, or its
             `Gram`, for (n, d) too large to fill: "random" with a support by correlation then.
-        start: "ordering" peels (equal noise variances) and polishes with LEAST on the edges found;
+        start: "ordering" peels (equal noise variances; an error on standardised columns, where it
+            would find no edge) and polishes with LEAST on the edges found;
             "random" is LEAST alone on the screened support.
         support: where W may live when the start is "random": edges kept by orthogonal matching
             pursuit, the top `neighbours` by correlation, or the paper's blind draw of density
@@ -97,6 +98,11 @@ def fit(
     options = options or (POLISH if start == "ordering" else ANNEALED)
     if start == "ordering":
         assert not isinstance(variables, Gram)
+        if _are_standardised(variables):
+            raise ProblemError(
+                "all columns have the same deviation, so the ordering start has nothing to go by: "
+                "give columns in their own units or use start='random'"
+            )
         found = peel(variables, progress=progress)
         initial: np.ndarray | None = found.weights
         sources, targets = found.sources, found.targets
@@ -130,6 +136,13 @@ def _variables(X: np.ndarray | Gram | Any) -> np.ndarray | Gram:
         raise ProblemError("X holds a number that is not finite as float32")
     mean = variables.mean(1, keepdims=True, dtype=np.float64)
     return np.asarray(variables - mean.astype(np.float32))
+
+
+def _are_standardised(variables: np.ndarray) -> bool:
+    """Deviations nearer to each other than samples of equal variances ever are."""
+    deviations = variables.std(1, dtype=np.float64)
+    deviations = deviations[deviations > 0]
+    return len(deviations) > 2 and bool(np.ptp(deviations) <= 1e-4 * deviations.mean())
 
 
 def fit_support(

@@ -188,6 +188,19 @@ def test_hard_input_gets_an_answer_or_a_name() -> None:
         Least(backend="sparse", allowed=np.ones((20, 20), bool)).fit(rows)
 
 
+def test_standardised_columns_are_no_silent_empty_graph() -> None:
+    _, rows = model(30)
+    standardised = (rows - rows.mean(0)) / rows.std(0)
+    with pytest.raises(ProblemError, match="nothing to go by"):
+        sparse.fit(standardised)
+    with pytest.raises(ProblemError, match="nothing to go by"):
+        Least(backend="sparse", standardise=True).fit(rows)
+    alone = Least("random", backend="sparse", standardise=True, threshold=0.1).fit(rows)
+    assert alone.weights_.nnz > 20
+    independent = np.random.default_rng(0).normal(size=(100, 30))
+    assert Least(backend="sparse").fit(independent).weights_.nnz == 0  # equal, but not by force
+
+
 def test_a_step_that_leaves_the_reals_is_reported() -> None:
     _, rows = model(10)
     sources, targets = np.nonzero(~np.eye(10, dtype=bool))
