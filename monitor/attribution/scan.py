@@ -124,6 +124,10 @@ class Scan:
         if j < 0:
             return None
         chain = self._name(h, j, threshold)
+        whole = int(np.argmax(gates[:, 0]))
+        if j > 0 and chain[-1] == 0 and gates[whole, 0] > score:
+            # what is named everything speaks with the evidence of everything
+            h, j, score = whole, 0, float(gates[whole, 0])
         p_value = self._p_value(h, j)
         peaks = gates.max(axis=0)
         ranked = [int(i) for i in np.argsort(-peaks)[:12] if peaks[i] > 0]
