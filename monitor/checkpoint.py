@@ -101,7 +101,9 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
                 fitted["usual.values"],
                 fitted["usual.mean"],
                 fitted["usual.week"],
-            ),
+            )
+            if "usual.mean" in fitted  # stores older than counted outcomes have none
+            else Usual.none(len(fitted["base"]), attributes),
             int(fitted["fitted_at"]),
         )
     monitor.ticks = int(saved.document["ticks"])

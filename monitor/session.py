@@ -37,7 +37,10 @@ FINGERPRINT = "fingerprint"
 
 def fingerprint(settings: Settings) -> str:
     """Changes with the schema and the window: stored slices then mean something else."""
-    text = repr((asdict(settings.schema), asdict(settings.window)))
+    schema = asdict(settings.schema)
+    if not settings.schema.counted:
+        del schema["counted"]  # stores older than this setting go on
+    text = repr((schema, asdict(settings.window)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -109,22 +109,20 @@ class Scan:
         specific = gates[:, 1:]
         whole = int(np.argmax(gates[:, 0]))
         found = bool(specific.size) and float(specific.max()) > threshold
-        if gates[whole, 0] > threshold and (not found or self._storm(whole)):
-            h, j = whole, 0
+        everything = bool(gates[whole, 0] > threshold)
+        storm = everything and self._storm(whole)
+        h, j, score = -1, -1, threshold
+        if storm or (everything and not found):
+            h, j, score = whole, 0, float(gates[whole, 0])
         elif found:
             h, j = divmod(int(np.argmax(specific)), specific.shape[1])
             j += 1
-        else:
-            h, j = -1, -1
-        score = float(gates[h, j]) if j >= 0 else threshold
-        if not (j == 0 and self._storm(h)):
-            member = self._shared(h, j, score)
-            if member is not None:
-                h, j, score = member
+            score = float(gates[h, j])
+        if not storm:
+            h, j, score = self._shared(h, j, score) or (h, j, score)
         if j < 0:
             return None
         chain = self._name(h, j, threshold)
-        whole = int(np.argmax(gates[:, 0]))
         if j > 0 and chain[-1] == 0 and gates[whole, 0] > score:
             # what is named everything speaks with the evidence of everything
             h, j, score = whole, 0, float(gates[whole, 0])
@@ -157,9 +155,9 @@ class Scan:
         """
         best: tuple[int, int, float] | None = None
         wanted = score + (GROUP_MARGIN if j > 0 else 0.0)
-        taken = (
-            set(self.layout.blocks[int(self.layout.block_of(self.cells[[j]])[0])]) if j > 0 else ()
-        )
+        taken: tuple[int, ...] = ()
+        if j > 0:
+            taken = self.layout.blocks[int(self.layout.block_of(self.cells[[j]])[0])]
         for horizon in range(len(self.tables.horizons)) if j < 0 else (h,):
             for position in range(len(self.layout.attributes)):
                 if position in taken:
@@ -208,16 +206,16 @@ class Scan:
             failed = weight * coded.slice.failed[:, self.outcome]
             counts[0] += np.bincount(key, failed, 4).reshape(2, 2)
             counts[1] += np.bincount(key, weight * mu, 4).reshape(2, 2)
-        (o, e), outside = (counts[:, 1, 0], (counts[0, 0, 0], counts[1, 0, 0]))
-        if self._elevated(h, o, e, outside if j > 0 else (0.0, 0.0)):
+        outside = counts[0, 0, 0], counts[1, 0, 0]  # nothing, where the cell is everything
+        if self._elevated(counts[0, 1, 0], counts[1, 1, 0], outside):
             return False
-        return j == 0 or self._elevated(h, counts[0, 0, 1], counts[1, 0, 1], outside)
+        return j == 0 or self._elevated(counts[0, 0, 1], counts[1, 0, 1], outside)
 
     def _p_value(self, h: int, j: int) -> float:
         fair = self.expected[h, j] * self._rest()[h, j]
         return float(excess_p_value(self.observed[h, j], fair, self.size[h, j]))
 
-    def _elevated(self, h: int, o: float, e: float, out: tuple[float, float]) -> bool:
+    def _elevated(self, o: float, e: float, out: tuple[float, float]) -> bool:
         fair = max(e, 0.0) * max((out[0] + 1) / (out[1] + 1), 1.0)
         return poisson_score(o, fair) > REMAINDER_SCORE and o >= REMAINDER_RATIO * fair
 
@@ -253,7 +251,7 @@ class Scan:
             rest = (o[parent] - o[j], e[parent] - e[j])
             outside = (o[0] - o[parent], e[0] - e[parent])
             score = poisson_score(rest[0], rest[1])
-            if self._elevated(h, rest[0], rest[1], outside) and score > best_score:
+            if self._elevated(rest[0], rest[1], outside) and score > best_score:
                 best, best_score = int(parent), score
         return best
 
@@ -268,7 +266,7 @@ class Scan:
             if o[child] - e[child] < CHILD_SHARE * (o[j] - e[j]):
                 continue
             rest = (o[j] - o[child], max(e[j] - e[child], 0.0))
-            if self._elevated(h, rest[0], rest[1], outside):
+            if self._elevated(rest[0], rest[1], outside):
                 continue
             preference = rest[1] * (ratio - ratio_out) - rest[0] * np.log(
                 max(ratio / ratio_out, 1.0001)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,31 +16,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from monitor.domain import Cause, Change, Finding, Incident, Method, Notification, State
+from monitor.domain import Change, Incident, Notification, State
 from monitor.edge.notifiers import DeliveryError
 from monitor.edge.store import Work
 from monitor.edge.store.memory import MemoryStore
+from tests.samples import NOON, finding
 
-NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
 
-FINDING = Finding(
-    method=Method.EXCESS,
-    outcome="reserve",
-    cause=Cause.of(airline="AC"),
-    path=("airline=AC", "fare_source=3", "reserve"),
-    score=112.4,
-    p_value=2e-40,
-    q_value=0.002,
-    observed=440,
-    expected=23.2,
-    rows=2100,
-    horizon=2 * HALF_HOUR,
-    began=NOON - HALF_HOUR,
-    rate_before=0.011,
-    rate_now=0.21,
-    codes=("E17",),
-)
+FINDING = finding(path=("airline=AC", "fare_source=3", "reserve"), codes=("E17",))
 INCIDENT = Incident(
     id="a1b2",
     state=State.OPEN,

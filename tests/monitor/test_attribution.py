@@ -196,9 +196,9 @@ def test_the_next_outage_of_the_same_cause_is_news_and_counts_from_its_own_start
 
 
 def test_yesterdays_specific_outages_do_not_add_up_to_everything() -> None:
-    two = tuple(Outage(10, 30, cause={"airline": a}) for a in ("AC", "MU", "LH"))
+    three = tuple(Outage(10, 30, cause={"airline": a}) for a in ("AC", "MU", "LH"))
     settled = tuple(Settled(((1, n),), start_of(31)) for n in (1, 2, 3))
-    assert judged(Town(two), settled=settled)[0].suspects == ()
+    assert judged(Town(three), settled=settled)[0].suspects == ()
 
 
 def test_what_failed_as_a_whole_and_was_told_hides_no_cause_inside_of_it() -> None:

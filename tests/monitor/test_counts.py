@@ -112,6 +112,29 @@ def test_carriers_bring_expectations_and_no_rows() -> None:
         np.testing.assert_array_equal(getattr(again, name), getattr(piece, name))
 
 
+def test_a_memory_older_than_counted_outcomes_is_taken_over() -> None:
+    chosen = settings(counted=False)
+    straight = Monitor(chosen, vocabulary(chosen.schema))
+    kept = remembered(straight, [closing(n) for n in range(32)])
+    saved = snapshot(straight)
+    older = {n: a for n, a in saved.arrays.items() if not n.startswith("baseline.usual")}
+    assert len(older) < len(saved.arrays)
+    again = Monitor(chosen, vocabulary(chosen.schema))
+    restore(again, replace(saved, arrays=older), kept)
+    for number in (32, 33):
+        piece = closing(number)
+        assert again.tick(piece).diagnosis.outcomes == straight.tick(piece).diagnosis.outcomes
+
+
+def remembered(monitor: Monitor, slices: list[Slice]) -> list[Stored]:
+    """Tick through the slices; what a store would hold of them."""
+    kept: dict[np.datetime64, Stored] = {}
+    for piece in slices:
+        for coded in monitor.tick(piece).rewritten:
+            kept[coded.slice.start] = Stored(coded.slice, coded.expected)
+    return [kept[start] for start in sorted(kept)]
+
+
 def test_many_distinct_failures_are_sampled_without_moving_their_mean() -> None:
     values = np.arange(3 * CARRIERS, dtype=np.int32)[:, None]
     failures = np.ones(len(values))
@@ -125,12 +148,9 @@ def test_a_restart_goes_on_exactly() -> None:
     days = [closing(n, block=150 * (n == 45)) for n in range(50)]
     chosen = settings(counted=True)
     straight = Monitor(chosen, vocabulary(chosen.schema))
-    kept: dict[np.datetime64, Stored] = {}
-    for piece in days[:40]:
-        for coded in straight.tick(piece).rewritten:
-            kept[coded.slice.start] = Stored(coded.slice, coded.expected)
+    kept = remembered(straight, days[:40])
     again = Monitor(chosen, vocabulary(chosen.schema))
-    restore(again, snapshot(straight), [kept[start] for start in sorted(kept)])
+    restore(again, snapshot(straight), kept)
     for piece in days[40:]:
         one, other = straight.tick(piece), again.tick(piece)
         assert one.diagnosis.findings == other.diagnosis.findings

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,29 +108,38 @@ def rows_and_incidents(store: Store, config: Config) -> tuple[Any, list[dict[str
         store.close()
 
 
-class Daemon:
-    """One process. With `light` it does without TensorFlow and learns no graph."""
+class Running:
+    """`least-monitor run` as a process of its own.
 
-    def __init__(self, logs: Logs, name: str, light: bool = True, more: str = "") -> None:
-        self.port = free_port()
-        self.path = logs.configuration(name, self.port, more)
-        self.logs = logs
-        self.log = logs.folder / f"{name}.log"
-        command = [sys.executable, "-m", "tests.services.light"] if light else [str(COMMAND)]
-        root = str(Path(__file__).parents[2])
-        with self.log.open("ab") as log:
+    Args:
+        config: its configuration.
+        log: where its log is appended.
+        port: of its HTTP server.
+        at: when slice number n begins.
+        command: other than the installed one.
+        environment: more of it.
+    """
+
+    def __init__(
+        self,
+        config: Path,
+        log: Path,
+        port: int,
+        at: Callable[[int], datetime],
+        command: Sequence[str] = (str(COMMAND),),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path, self.log, self.port, self._at = config, log, port, at
+        with log.open("ab") as file:
             self.process = subprocess.Popen(
-                [*command, "run", "-c", str(self.path), "--log-format", "json"],
-                cwd=self.path.parent,
-                stdout=log,
+                [*command, "run", "-c", str(config), "--log-format", "json"],
+                cwd=config.parent,
+                stdout=file,
                 stderr=subprocess.STDOUT,
                 env=os.environ
-                | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": root},
+                | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+                | dict(environment or {}),
             )
-
-    @property
-    def config(self) -> Config:
-        return load(self.path, {})
 
     def get(self, path: str, **how: Any) -> httpx2.Response | None:
         try:
@@ -142,21 +152,17 @@ class Daemon:
         answer = self.get("/readyz")
         return "" if answer is None else answer.text
 
-    def metric(self, series: str) -> float:
+    def metric(self, name: str, **labels: str) -> float:
         """Its value, or NaN as long as there is none."""
         answer = self.get("/metrics")
-        start = f"least_monitor_{series} "
+        wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
+        start = f"least_monitor_{name}{{{wanted}}} " if wanted else f"least_monitor_{name} "
         for line in answer.text.splitlines() if answer else ():
             if line.startswith(start):
                 return float(line.removeprefix(start))
         return float("nan")
 
-    def told(self, event: str) -> list[dict[str, Any]]:
-        """The lines of the log with this event."""
-        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
-        return [entry for entry in map(json.loads, lines) if entry.get("event") == event]
-
-    def until(self, what: str, condition: Callable[[], object], seconds: float = 60) -> None:
+    def until(self, what: str, condition: Callable[[], object], seconds: float = 240) -> None:
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.process.poll() is None, self.log.read_text()[-4000:]
@@ -168,12 +174,12 @@ class Daemon:
 
     def until_ticked(self, number: int) -> None:
         """Until slice `number` has been diagnosed, by this process."""
-        end = self.logs.at(number + 1).timestamp()
+        end = self._at(number + 1).timestamp()
         self.until(f"at slice {number}", lambda: self.metric("last_tick_timestamp_seconds") >= end)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(20)
+        assert self.process.wait(20) == -signal.SIGKILL
 
     def stop(self) -> None:
         self.process.send_signal(signal.SIGTERM)
@@ -184,3 +190,46 @@ class Daemon:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait(20)
+
+
+@contextmanager
+def launching(start: Callable[..., Running]) -> Iterator[Callable[..., Running]]:
+    """Starts daemons; none outlives its test."""
+    running: list[Running] = []
+
+    def launch(*arguments: Any) -> Running:
+        running.append(start(*arguments))
+        return running[-1]
+
+    try:
+        yield launch
+    finally:
+        for daemon in running:
+            daemon.end()
+
+
+class Daemon(Running):
+    """One process over `Logs`. With `light` it does without TensorFlow and learns no graph."""
+
+    def __init__(self, logs: Logs, name: str, light: bool = True, more: str = "") -> None:
+        port = free_port()
+        super().__init__(
+            logs.configuration(name, port, more),
+            logs.folder / f"{name}.log",
+            port,
+            logs.at,
+            [sys.executable, "-m", "tests.services.light"] if light else [str(COMMAND)],
+            {"PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+
+    @property
+    def config(self) -> Config:
+        return load(self.path, {})
+
+    def told(self, event: str) -> list[dict[str, Any]]:
+        """The lines of the log with this event."""
+        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return [entry for entry in map(json.loads, lines) if entry.get("event") == event]
+
+    def until(self, what: str, condition: Callable[[], object], seconds: float = 60) -> None:
+        super().until(what, condition, seconds)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,14 +23,13 @@ from monitor.edge.notifiers.webhook import SIGNATURE, check_signature
 from monitor.edge.store import open_store
 from monitor.simulation.files import write
 from monitor.simulation.plan import Planned
-from monitor.simulation.structure import Sizes
 from monitor.simulation.world import SLICE, World
+from tests.services.brokers import free_port
+from tests.services.daemons import SMALL, Running, launching
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
-COMMAND = Path(sys.executable).with_name("least-monitor")
 DAYS = 3
-SMALL = Sizes(airlines=5, fare_sources=6, cities=12, offices=8, codes=16, regions=2)
 SECRET = "a key of the tests"
 
 
@@ -149,77 +145,19 @@ class Platform:
             store.close()
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
-
-
-class Daemon:
-    """`least-monitor run` as a process of its own."""
-
-    def __init__(self, platform: Platform) -> None:
-        self.platform = platform
-        self.log = platform.folder / "daemon.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [str(COMMAND), "run", "-c", str(platform.config), "--log-format", "json"],
-                cwd=platform.folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
-            )
-
-    def get(self, path: str) -> httpx2.Response | None:
-        try:
-            return httpx2.get(self.platform.url + path, timeout=10)
-        except httpx2.TransportError:
-            return None
-
-    def metric(self, name: str, **labels: str) -> float:
-        """Its value, or NaN as long as there is none."""
-        answer = self.get("/metrics")
-        wanted = ",".join(f'{k}="{v}"' for k, v in labels.items())
-        start = f"least_monitor_{name}{{{wanted}}} " if wanted else f"least_monitor_{name} "
-        for line in answer.text.splitlines() if answer else ():
-            if line.startswith(start):
-                return float(line.removeprefix(start))
-        return float("nan")
-
-    def until(self, what: str, condition: Callable[[], object], seconds: float = 240) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert self.process.poll() is None, self.log.read_text()[-4000:]
-            assert time.monotonic() < deadline, f"not {what}: {self.log.read_text()[-4000:]}"
-            time.sleep(0.1)
-
-    def until_ready(self) -> None:
-        self.until("ready", lambda: (a := self.get("/readyz")) is not None and a.status_code == 200)
-
-    def until_ticked(self, number: int) -> None:
-        """Until slice `number` has been diagnosed."""
-        end = self.platform.at(number + 1).timestamp()
-        self.until(f"at slice {number}", lambda: self.metric("last_tick_timestamp_seconds") >= end)
-
-
 @pytest.fixture
 def platform(tmp_path: Path, receiver: Receiver) -> Platform:
     return Platform(tmp_path, receiver)
 
 
 @pytest.fixture
-def launched() -> Iterator[Callable[[Platform], Daemon]]:
-    """Starts daemons; none outlives its test."""
-    running: list[Daemon] = []
+def launched() -> Iterator[Callable[[Platform], Running]]:
+    def start(platform: Platform) -> Running:
+        log = platform.folder / "daemon.log"
+        return Running(platform.config, log, platform.port, platform.at)
 
-    def launch(platform: Platform) -> Daemon:
-        running.append(Daemon(platform))
-        return running[-1]
-
-    yield launch
-    for daemon in running:
-        if daemon.process.poll() is None:
-            daemon.process.kill()
-        daemon.process.wait(20)
+    with launching(start) as launch:
+        yield launch
 
 
 def scraped(url: str, folder: Path, question: str) -> list[dict[str, Any]]:
@@ -261,7 +199,7 @@ def scraped(url: str, folder: Path, question: str) -> list[dict[str, Any]]:
 
 
 def test_a_day_in_the_life_of_the_daemon(
-    platform: Platform, receiver: Receiver, launched: Callable[[Platform], Daemon]
+    platform: Platform, receiver: Receiver, launched: Callable[[Platform], Running]
 ) -> None:
     platform.appear(0, 100)
     daemon = launched(platform)
@@ -309,7 +247,7 @@ def test_a_day_in_the_life_of_the_daemon(
 
 
 def test_kill_9_loses_and_doubles_nothing(
-    platform: Platform, receiver: Receiver, launched: Callable[[Platform], Daemon]
+    platform: Platform, receiver: Receiver, launched: Callable[[Platform], Running]
 ) -> None:
     platform.appear(0, 24)
     daemon = launched(platform)

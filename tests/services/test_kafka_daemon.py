@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,40 +12,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from monitor.app import Pipeline
-from monitor.config import Config, load
+from monitor.config import load
 from monitor.domain import Cause
-from monitor.edge.documents import incident_document
 from monitor.edge.metrics import Metrics
 from monitor.edge.store import Store, open_store
 from monitor.edge.store.memory import MemoryStore
 from monitor.simulation.files import write
 from monitor.simulation.plan import Planned
-from monitor.simulation.structure import Sizes
 from monitor.simulation.world import SLICE, World
-from tests.services.bookings import configuration, expected, records, stored
+from tests.services.bookings import configuration, expected, records
 from tests.services.brokers import Kafka, free_port
+from tests.services.daemons import (
+    SMALL,
+    START,
+    TICKS,
+    Running,
+    launching,
+    rows_and_incidents,
+)
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
-COMMAND = Path(sys.executable).with_name("least-monitor")
-SMALL = Sizes(airlines=5, fare_sources=6, cities=12, offices=8, codes=16, regions=2)
-START = datetime(2026, 1, 5, tzinfo=UTC)
 SLICES = 60
 KILLS = int(os.environ.get("SOAK", "0")) // 10 or 2
 """Of the whole daemon, which takes seconds to start; test_chaos kills more often."""
 
-TICKS = """
-[window]
-length = "12h"
-[detection]
-learning = "12h"
-[learner]
-cold_steps = 40
-"""
+FEW_STEPS = f"{TICKS}[learner]\ncold_steps = 40\n"
 
 
 class Platform:
@@ -70,7 +62,7 @@ class Platform:
             f'[source]\nkind = "kafka"\nbootstrap_servers = "{broker.address}"\n'
             f'topics = "{self.topic}"\nstart = "beginning"\npoll = "100ms"',
             folder / "live",
-            f"{TICKS}\n[http]\nport = {self.port}",
+            f"{FEW_STEPS}\n[http]\nport = {self.port}",
         )
         self.config = load(self.path, {})
 
@@ -89,78 +81,14 @@ class Platform:
         return open_store(f"sqlite:///{self.folder / 'live' / 'least-monitor.db'}")
 
 
-class Daemon:
-    """`least-monitor run` as a process of its own."""
-
-    def __init__(self, platform: Platform) -> None:
-        self.platform = platform
-        self.log = platform.folder / "daemon.log"
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [str(COMMAND), "run", "-c", str(platform.path), "--log-format", "json"],
-                cwd=platform.path.parent,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=os.environ | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"},
-            )
-
-    def get(self, path: str) -> httpx2.Response | None:
-        try:
-            return httpx2.get(f"http://127.0.0.1:{self.platform.port}{path}", timeout=10)
-        except httpx2.TransportError:
-            return None
-
-    def metric(self, series: str) -> float:
-        """Its value, or NaN as long as there is none."""
-        answer = self.get("/metrics")
-        start = f"least_monitor_{series} "
-        for line in answer.text.splitlines() if answer else ():
-            if line.startswith(start):
-                return float(line.removeprefix(start))
-        return float("nan")
-
-    def until(self, what: str, condition: Callable[[], object], seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert self.process.poll() is None, self.log.read_text()[-4000:]
-            assert time.monotonic() < deadline, f"not {what}: {self.log.read_text()[-4000:]}"
-            time.sleep(0.1)
-
-    def until_ticked(self, number: int) -> None:
-        end = self.platform.at(number + 1).timestamp()
-        self.until(f"at slice {number}", lambda: self.metric("last_tick_timestamp_seconds") >= end)
-
-    def kill(self) -> None:
-        self.process.kill()
-        assert self.process.wait(20) == -signal.SIGKILL
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(30) == 0, self.log.read_text()[-4000:]
-
-
 @pytest.fixture
-def launched() -> Iterator[Callable[[Platform], Daemon]]:
-    """Starts daemons; none outlives its test."""
-    running: list[Daemon] = []
+def launched() -> Iterator[Callable[[Platform], Running]]:
+    def start(platform: Platform) -> Running:
+        log = platform.folder / "daemon.log"
+        return Running(platform.path, log, platform.port, platform.at)
 
-    def launch(platform: Platform) -> Daemon:
-        running.append(Daemon(platform))
-        return running[-1]
-
-    yield launch
-    for daemon in running:
-        if daemon.process.poll() is None:
-            daemon.process.kill()
-        daemon.process.wait(20)
-
-
-def rows_and_incidents(store: Store, config: Config) -> tuple[Any, list[dict[str, Any]]]:
-    try:
-        incidents = sorted(store.incidents(), key=lambda i: (i.opened_at, i.id))
-        return stored(store, config), [incident_document(i) for i in incidents]
-    finally:
-        store.close()
+    with launching(start) as launch:
+        yield launch
 
 
 def replayed(platform: Platform, folder: Path) -> tuple[Any, list[dict[str, Any]]]:
@@ -169,14 +97,14 @@ def replayed(platform: Platform, folder: Path) -> tuple[Any, list[dict[str, Any]
     for number in range(platform.slices):
         at = platform.at(number)
         write(platform.world.slice(at), at, folder, "jsonl")
-    path = configuration('[source]\npaths = ["bookings-*"]', folder, TICKS)
+    path = configuration('[source]\npaths = ["bookings-*"]', folder, FEW_STEPS)
     config, store = load(path, {}), MemoryStore()
     Pipeline(config, store, Metrics(), (), lambda: datetime.now(UTC)).poll()
     return rows_and_incidents(store, config)
 
 
 def test_kill_9_at_random_instants_changes_neither_rows_nor_incidents(
-    kafka: Kafka, tmp_path: Path, launched: Callable[[Platform], Daemon]
+    kafka: Kafka, tmp_path: Path, launched: Callable[[Platform], Running]
 ) -> None:
     seed = int(os.environ.get("SEED", "4"))
     dice = random.Random(seed)
@@ -195,7 +123,7 @@ def test_kill_9_at_random_instants_changes_neither_rows_nor_incidents(
     daemon = launched(platform)
     feeder.join()
     daemon.until_ticked(platform.slices - 2)
-    daemon.until("read to the end", lambda: daemon.metric('source_state{state="reading"}') == 1)
+    daemon.until("read to the end", lambda: daemon.metric("source_state", state="reading") == 1)
     ready = daemon.get("/readyz")
     assert ready is not None
     assert ready.status_code == 200
@@ -226,7 +154,7 @@ def _told(incident: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_broker_cut_off_and_partitions_added(
-    tmp_path: Path, launched: Callable[[Platform], Daemon]
+    tmp_path: Path, launched: Callable[[Platform], Running]
 ) -> None:
     broker = Kafka(tmp_path / "broker")
     broker.start()
@@ -236,7 +164,7 @@ def test_a_broker_cut_off_and_partitions_added(
         daemon = launched(platform)
         daemon.until_ticked(2)
         broker.kill()
-        daemon.until("away", lambda: daemon.metric('source_state{state="away"}') == 1)
+        daemon.until("away", lambda: daemon.metric("source_state", state="away") == 1)
         ready = daemon.get("/readyz")
         assert ready is not None
         assert ready.status_code == 503
@@ -247,7 +175,7 @@ def test_a_broker_cut_off_and_partitions_added(
         broker.grow(platform.topic, 6)
         daemon.until(
             "found",
-            lambda: daemon.metric(f'source_idle{{partition="5",topic="{platform.topic}"}}') >= 0,
+            lambda: daemon.metric("source_idle", partition="5", topic=platform.topic) >= 0,
         )
         platform.partitions = 6
         platform.send(8, 16)

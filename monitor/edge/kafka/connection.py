@@ -48,8 +48,17 @@ _client_log.addHandler(_trouble)
 
 
 def last_trouble() -> str:
-    """The client's last complaint; empty if it has none."""
+    """The client's last telling complaint; empty if it has none."""
     return _trouble.last
+
+
+def forget_trouble() -> None:
+    """Whatever it complained of is over.
+
+    Not at every attempt: where a broker refuses us, most attempts only see the closed socket, and
+    one in many hears why.
+    """
+    _trouble.last = ""
 
 
 _COLLECT_AFTER = (50_000, 20, 50)
@@ -71,7 +80,6 @@ def connect(settings: KafkaSettings) -> KafkaConsumer:
     Raises:
         KafkaError: no broker can be reached, or it will not have us.
     """
-    _trouble.last = ""
     return KafkaConsumer(
         **_client(settings),
         group_id=None,

@@ -18,7 +18,13 @@ from kafka.structs import OffsetAndMetadata
 
 from monitor.config import KafkaSettings
 from monitor.domain import datetime64
-from monitor.edge.kafka.connection import CONNECT_MS, connect, connect_admin, last_trouble
+from monitor.edge.kafka.connection import (
+    CONNECT_MS,
+    connect,
+    connect_admin,
+    forget_trouble,
+    last_trouble,
+)
 from monitor.edge.kafka.pieces import RECORD_OVERHEAD_BYTES, Piece
 from monitor.edge.kafka.places import Place, Position
 
@@ -112,6 +118,7 @@ class Poller:
         """Partitions with records to fetch: where they stood, and since when."""
         self.view = View()
         self.read_bytes = 0
+        forget_trouble()
         self._thread = threading.Thread(target=self._run, name="kafka", daemon=True)
         self._thread.start()
 
@@ -416,6 +423,7 @@ class Poller:
         self._watch(ends, fetched)
         if not self.view.connected:
             _log.info("connected to Kafka", servers=self._settings.servers)
+            forget_trouble()
         self.view = View(ends, fetched, True, "")
 
     def _watch(
