@@ -24,7 +24,9 @@ from tests.samples import NOON, finding
 
 HALF_HOUR = timedelta(minutes=30)
 
-FINDING = finding(path=("airline=AC", "fare_source=3", "reserve"), codes=("E17",))
+FINDING = finding(
+    path=("airline=AC", "fare_source=3", "reserve"), codes=("E17",), began=NOON - HALF_HOUR
+)
 INCIDENT = Incident(
     id="a1b2",
     state=State.OPEN,
