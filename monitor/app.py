@@ -33,7 +33,7 @@ from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.silences import Silencer
 from monitor.edge.source import Flow, SourceError
 from monitor.edge.sources import described, open_source
-from monitor.edge.standby import Standby, tell_store_failure
+from monitor.edge.standby import Standby, tell_store_failure, tell_store_works
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import (
     LeadershipLostError,
@@ -324,7 +324,7 @@ class _Worker:
         self._heartbeat, self._lose = heartbeat, lose
         if heartbeat is not None:
             pipeline.beginning = heartbeat.begins
-        self._progress_told, self._store_failed = 0.0, False
+        self._progress_told = 0.0
         pipeline.committed = self._publish
 
     def poll(self) -> None:
@@ -362,23 +362,17 @@ class _Worker:
             return False
         except StoreError as error:
             self._fails(f"store: {error}")
-            self._store_failed = True
             tell_store_failure(state, error)
             return False
         finally:
             metrics.source(self._pipeline.source.status())
-        if self._store_failed:
-            self._store_failed = False
-            _log.info("the store works again")
-            if state.status.reason.startswith("store: "):  # the source may be away meanwhile
-                state.status = replace(state.status, reason="")
-        metrics.store(None)
         self._publish([])
         return True
 
     def _publish(self, ticks: list[Tick]) -> None:
         """Show how far we are: after every commit, and at the end of a pass."""
         state, metrics = self._state, self._state.metrics
+        tell_store_works(state)
         changes: dict[str, object] = self._readiness()
         watermark = self._pipeline.watermark
         if watermark is not None:

@@ -28,7 +28,7 @@ class Standby:
         if isinstance(why, StoreError):
             tell_store_failure(state, why)
             return
-        state.metrics.store(None)
+        tell_store_works(state)
         try:
             newest = state.store.state(LATEST_DIAGNOSIS)
         except StoreError as error:
@@ -55,4 +55,15 @@ def tell_store_failure(state: AppState, error: StoreError) -> None:
     reason = f"store: {error}"
     if state.status.reason != reason:  # once, not at every poll
         _log.error("the store does not work", trouble=trouble.value, error=str(error))
-    state.status = replace(state.status, ready=False, reason=reason)
+    state.status = replace(state.status, ready=False, reason=reason, store_trouble=str(error))
+
+
+def tell_store_works(state: AppState) -> None:
+    """Say it once in the log, whoever had met the trouble: a standby, or a leader before."""
+    state.metrics.store(None)
+    if not state.status.store_trouble:
+        return
+    _log.info("the store works again")
+    state.status = replace(state.status, store_trouble="")
+    if state.status.reason.startswith("store: "):  # the source may be away meanwhile
+        state.status = replace(state.status, reason="")

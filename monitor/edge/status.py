@@ -22,6 +22,8 @@ class Status:
     """Why it is not ready."""
     standby: str = ""
     """Who leads while this process waits; empty when it leads itself."""
+    store_trouble: str = ""
+    """What is wrong with the store; empty while it works."""
     problem: str = ""
     """Why the process should be restarted; empty is healthy."""
     source: str = ""

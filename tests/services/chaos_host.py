@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.services.light import install
+from tests.services.light import without_least
 
 TRAPS: dict[str, tuple[str, str, bool]] = {
     "start": ("monitor.edge.store.sql:SqlStore", "load", True),
@@ -73,7 +73,6 @@ def run(order: dict[str, Any]) -> None:
 
 def host() -> None:
     """Read orders until the end of input."""
-    install()
     import psycopg  # noqa: F401
 
     import monitor.app
@@ -96,4 +95,5 @@ def host() -> None:
 
 
 if __name__ == "__main__":
-    host()
+    with without_least():
+        host()

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -30,6 +30,7 @@ from monitor.simulation.structure import Sizes
 from monitor.simulation.world import SLICE, World
 from tests.services.bookings import configuration, stored
 from tests.services.brokers import free_port
+from tests.services.light import without_least
 
 COMMAND = Path(sys.executable).with_name("least-monitor")
 SMALL = Sizes(airlines=5, fare_sources=6, cities=12, offices=8, codes=16, regions=2)
@@ -91,11 +92,9 @@ class Logs:
 
     def undisturbed(self) -> tuple[Any, list[dict[str, Any]]]:
         """Rows and incidents when nothing happens."""
-        from tests.services.light import install
-
-        install()
         config, store = load(self.configuration("undisturbed", 0), {}), MemoryStore()
-        Pipeline(config, store, Metrics(), ("log",), lambda: datetime.now(UTC)).poll()
+        with without_least():
+            Pipeline(config, store, Metrics(), ("log",), lambda: datetime.now(UTC)).poll()
         return rows_and_incidents(store, config)
 
 
@@ -192,12 +191,15 @@ class Running:
         self.process.wait(20)
 
 
-@contextmanager
-def launching(start: Callable[..., Running]) -> Iterator[Callable[..., Running]]:
-    """Starts daemons; none outlives its test."""
-    running: list[Running] = []
+Started = TypeVar("Started", bound=Running)
 
-    def launch(*arguments: Any) -> Running:
+
+@contextmanager
+def launching(start: Callable[..., Started]) -> Iterator[Callable[..., Started]]:
+    """Starts daemons; none outlives its test."""
+    running: list[Started] = []
+
+    def launch(*arguments: Any) -> Started:
         running.append(start(*arguments))
         return running[-1]
 

@@ -6,12 +6,12 @@ import itertools
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
+from tests.services.brokers import cannot, free_port
 
 TOOLS = Path(__file__).parents[2] / ".tools"
 """What `.ci/tools` has brought."""
@@ -20,18 +20,18 @@ TOOLS = Path(__file__).parents[2] / ".tools"
 class Postgres:
     """A server without a database; every test makes its own.
 
-    A missing server skips the test, with the reason.
+    A missing server skips the test, with the reason; on CI it fails.
     """
 
     def __init__(self) -> None:
         places = (Path("/usr/lib/postgresql"), TOOLS / "usr/lib/postgresql")
         found = [programs for place in places for programs in sorted(place.glob("*/bin"))[-1:]]
         if not found:
-            pytest.skip("no PostgreSQL server (Debian package postgresql)")
-        pytest.importorskip("psycopg", reason="psycopg is not installed (extra postgres)")
+            cannot("no PostgreSQL server (Debian package postgresql)")
+        if find_spec("psycopg") is None:
+            cannot("psycopg is not installed (extra postgres)")
         self._programs = found[0]
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self.folder = tempfile.mkdtemp(prefix="least-monitor-pg-")
         self._names = itertools.count()
         # It refuses to run as root.
@@ -48,7 +48,7 @@ class Postgres:
             self._run("initdb", "--username=monitor", "--auth=trust", "--no-sync")
         except OSError as error:  # nobody but root may look into the folder, for one
             shutil.rmtree(self.folder)
-            pytest.skip(f"{self._user or 'this user'} cannot start PostgreSQL: {error}")
+            cannot(f"{self._user or 'this user'} cannot start PostgreSQL: {error}")
         self.start()
 
     def _run(self, program: str, *arguments: str) -> None:

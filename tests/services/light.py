@@ -7,7 +7,10 @@ For tests of what surrounds the statistics: the store, leadership, delivery. Run
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -29,16 +32,16 @@ class NoLearner:
     def restore(self, arrays: dict[str, Any]) -> None: ...
 
 
-def install() -> None:
-    """From here on sessions of this process do without LEAST."""
-    import monitor.session
-
-    monitor.session.LeastLearner = NoLearner  # type: ignore[misc, assignment]
+@contextmanager
+def without_least() -> Iterator[None]:
+    """Sessions of this process do without LEAST, as long as it lasts."""
+    with mock.patch("monitor.session.LeastLearner", NoLearner):
+        yield
 
 
 if __name__ == "__main__":
-    install()
     from monitor.cli import main
 
-    main()
+    with without_least():
+        main()
     assert "tensorflow" not in sys.modules

@@ -35,7 +35,7 @@ from monitor.edge.store.memory import MemoryStore
 from tests.services.bookings import configuration
 from tests.services.chaos_host import TRAPS
 from tests.services.daemons import TICKS, Logs, rows_and_incidents
-from tests.services.light import install
+from tests.services.light import without_least
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -141,14 +141,13 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 def undisturbed(logs: Logs, folder: Path) -> tuple[Any, Any, Told]:
     """Rows, incidents and what is told when nothing happens."""
-    install()
     path = configuration(
         f'[source]\npaths = ["{logs.logs}/bookings-*"]', folder / "undisturbed", TICKS
     )
     config, store, recorder = load(path, {}), MemoryStore(), Recorder()
     outbox = Outbox(store, [recorder])
-    pipeline = Pipeline(config, store, Metrics(), outbox.names, lambda: datetime.now(UTC))
-    pipeline.poll()
+    with without_least():
+        Pipeline(config, store, Metrics(), outbox.names, lambda: datetime.now(UTC)).poll()
     outbox.deliver()
     return *rows_and_incidents(store, config), recorder.told
 

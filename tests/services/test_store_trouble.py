@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.daemons import Daemon, Logs
+from tests.services.daemons import Daemon, Logs, launching
 from tests.services.databases import Postgres
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
@@ -19,16 +19,8 @@ SLICES = 40
 
 @pytest.fixture
 def launched() -> Iterator[Callable[[Logs], Daemon]]:
-    """Starts daemons; none outlives its test."""
-    running: list[Daemon] = []
-
-    def launch(logs: Logs) -> Daemon:
-        running.append(Daemon(logs, "live"))
-        return running[-1]
-
-    yield launch
-    for daemon in running:
-        daemon.end()
+    with launching(lambda logs: Daemon(logs, "live")) as launch:
+        yield launch
 
 
 def until_in_trouble(daemon: Daemon, trouble: str) -> None:
@@ -44,7 +36,8 @@ def until_whole(daemon: Daemon, logs: Logs) -> None:
     """It has caught up, and holds what an undisturbed run would."""
     daemon.until_ready()
     daemon.until_ticked(logs.slices - 2)
-    assert daemon.told("the store works again")
+    # a tick is shown before it is committed, and only then the store has worked
+    daemon.until("told", lambda: daemon.told("the store works again"))
     assert daemon.metric("store_up") == 1
     daemon.stop()
     assert logs.held(daemon.config) == logs.undisturbed()
