@@ -85,7 +85,9 @@ class Pipeline:
         self.stopping: Callable[[], bool] = lambda: False
         self.committed: Callable[[list[Tick]], None] = lambda ticks: None
         self.beginning: Callable[[], None] = lambda: None
-        self.session = Session(config.settings, store, notifiers, config.store.keep)
+        self.session = Session(
+            config.settings, store, notifiers, config.store.keep, config.console.example_columns
+        )
         self.source = open_source(config, self.session.vocabulary, now)
         resumed = self.session.resumed
         for start, reason in self.session.damaged.items():

@@ -196,7 +196,7 @@ def run(
         _forget(path)
     store = open_store(f"sqlite:///{path}")
     try:
-        session = Session(settings, store)
+        session = Session(settings, store, example_columns=config.console.example_columns)
         source = FileSource(config, session.vocabulary, inputs, follow=False)
         data = gather(source.batches(), settings.schema, window, now, since=since, until=until)
         if session.last_slice is None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,9 +25,24 @@ from monitor.edge.blobs import (
     slice_from_bytes,
     slice_to_bytes,
 )
-from monitor.edge.documents import diagnosis_document, dumps, incident_document, incident_from
-from monitor.edge.store import KEPT_INCIDENTS, KEPT_SENT, LATEST_DIAGNOSIS, Store, StoreError, Work
+from monitor.edge.documents import (
+    diagnosis_document,
+    diagnosis_from,
+    dumps,
+    incident_document,
+    incident_from,
+)
+from monitor.edge.store import (
+    KEPT_COURSE,
+    KEPT_INCIDENTS,
+    KEPT_SENT,
+    LATEST_DIAGNOSIS,
+    Store,
+    StoreError,
+    Work,
+)
 from monitor.encoding import Coded
+from monitor.exhibits import Exhibition, Material
 from monitor.learning import LeastLearner
 from monitor.slices import Slice, empty
 from monitor.vocabulary import Vocabulary
@@ -63,6 +79,7 @@ class Session:
         store: where to go on from, and where to write.
         notifiers: names in the outbox of every notification.
         keep: how long resolved incidents are kept, by the time of the events.
+        example_columns: attributes whose values the pages may show in example rows.
 
     Raises:
         StoreError: the store was written under another schema or window.
@@ -74,6 +91,7 @@ class Session:
         store: Store,
         notifiers: tuple[str, ...] = (),
         keep: timedelta = KEPT_INCIDENTS,
+        example_columns: Sequence[str] = (),
     ) -> None:
         self.settings, self.store, self.notifiers = settings, store, notifiers
         self._keep = keep
@@ -97,6 +115,8 @@ class Session:
         self._news: list[Notification] = []
         self._rejected: list[Rejected] = []
         self._newest: Tick | None = None
+        self._exhibition = Exhibition(settings, example_columns)
+        self._material = Material()
         self._remembers_more = False
         self.last_slice: np.datetime64 | None = None
         self.damaged: dict[datetime, str] = {}
@@ -122,6 +142,9 @@ class Session:
             self._whole(slices, damaged, width),
         )
         self.last_slice = np.datetime64(session["last_slice"], "us")
+        newest = state.get(LATEST_DIAGNOSIS)
+        edges = () if newest is None else diagnosis_from(json.loads(newest)).edges
+        self._exhibition.restore(session.get("exhibition", {}), incidents, edges)
 
     def _whole(
         self,
@@ -162,9 +185,40 @@ class Session:
         self._newest, self._remembers_more = tick, True
         self._slices |= {utc(coded.slice.start): coded for coded in tick.rewritten}
         self._incidents |= {incident.id: incident for incident in tick.incidents}
+        self._material.add(
+            self._exhibition.gather(
+                self.monitor.naming,
+                tuple(self.monitor.window),
+                tick.rewritten,
+                tick.incidents,
+                tick.diagnosis.edges,
+                self._earlier,
+            )
+        )
         report = self.settings.detection.report
         self._news += [n for n in tick.news if n.incident.finding.method is report]
         return tick
+
+    def _earlier(self, first: datetime, end: datetime) -> Iterator[Coded]:
+        """Slices of the past as they were scored: not yet written, or out of the store.
+
+        What cannot be read is left out: a picture is not worth a tick.
+        """
+        width = len(self.settings.schema.attributes), len(self.settings.schema.outcomes)
+        stored: Mapping[datetime, bytes] = {}
+        with suppress(StoreError):
+            stored = self.store.slices(first, end)
+        waiting = {start for start in self._slices if first <= start < end}
+        for start in sorted(stored.keys() | waiting):
+            if start in waiting:
+                yield self._slices[start]
+                continue
+            try:
+                kept = slice_from_bytes(stored[start], *width)
+            except StoreError:
+                continue
+            local = self.monitor.nodes.local(kept.slice.values, kept.slice.start)
+            yield Coded(kept.slice, local, kept.expected)
 
     def fold(self, late: Slice) -> bool:
         """Fold late rows into their slice; written with the next `commit`, tick or no tick.
@@ -174,6 +228,11 @@ class Session:
         if not self.monitor.fold(late):
             return False
         self._slices |= {utc(coded.slice.start): coded for coded in self.monitor.rewritten}
+        self._material.add(
+            self._exhibition.amend(
+                self.monitor.naming, tuple(self.monitor.rewritten), self.monitor.incidents
+            )
+        )
         self.monitor.rewritten.clear()
         self._remembers_more = True
         return True
@@ -207,6 +266,7 @@ class Session:
                     "document": now.document,
                     "incidents": [incident_document(i) for i in now.incidents],
                     "last_slice": str(self.last_slice),
+                    "exhibition": self._exhibition.to_json(),
                 }
             )
         if self._newest is not None:
@@ -227,12 +287,15 @@ class Session:
                 rejected=tuple(self._rejected),
                 drop_sent_before=self._ago(KEPT_SENT),
                 drop_incidents_before=self._ago(self._keep),
+                material=self._material,
+                drop_course_before=self._ago(KEPT_COURSE),
             )
         )
         self._written_fingerprint = True
         self._written_vocabulary = self._vocabulary_size()
         self._slices, self._incidents, self._news = {}, {}, []
         self._rejected, self._newest, self._remembers_more = [], None, False
+        self._material = Material()
 
     def _ago(self, length: timedelta) -> datetime | None:
         return None if self.last_slice is None else utc(self.last_slice) - length

@@ -13,6 +13,7 @@ from monitor.config.lines import Location
 from monitor.config.maintenance import heartbeat, maintenance
 from monitor.config.model import (
     Config,
+    ConsoleSettings,
     HttpSettings,
     OutcomeDefinition,
     StoreSettings,
@@ -22,6 +23,7 @@ from monitor.config.notifiers import base_address, is_loopback, notifiers
 from monitor.config.problems import Complaints, did_you_mean
 from monitor.config.sections import (
     AttributeTable,
+    ConsoleSection,
     Document,
     HttpSection,
     SchemaSection,
@@ -76,6 +78,7 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
         heartbeat=heartbeat(document, base, complaints),
         maintenance=maintenance(document, complaints),
         http=_http(document.http, base, complaints),
+        console=_console(document.console, [a.name for a in attributes], base, complaints),
     )
     return None if complaints.problems else config
 
@@ -299,3 +302,21 @@ def _http(section: HttpSection, base: Path, complaints: Complaints) -> HttpSetti
     if section.public_url:
         base_address(section.public_url, ("http", "public_url"), complaints)
     return HttpSettings(section.host, section.port, token, section.public_url)
+
+
+def _console(
+    section: ConsoleSection, attributes: list[str], base: Path, complaints: Complaints
+) -> ConsoleSettings:
+    for i, name in enumerate(section.example_columns):
+        if name not in attributes:
+            complaints.add(
+                ("console", "example_columns", i),
+                f"there is no attribute {name!r}",
+                did_you_mean(name, attributes),
+            )
+    reports = None if section.reports is None else base / section.reports
+    if reports is not None and not reports.is_dir():
+        complaints.add(
+            ("console", "reports"), f"{reports} is no folder", "make it, or leave this out"
+        )
+    return ConsoleSettings(tuple(section.example_columns), reports)

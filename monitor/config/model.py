@@ -276,6 +276,16 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """What the pages show beyond the usual."""
+
+    example_columns: tuple[str, ...] = ()
+    """Attributes whose values example rows may show."""
+    reports: Path | None = None
+    """Folder of backtest reports, absolute."""
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """One checked configuration."""
 
@@ -294,6 +304,7 @@ class Config:
     heartbeat: HeartbeatSettings | None = None
     maintenance: tuple[MaintenanceWindow, ...] = ()
     http: HttpSettings = HttpSettings()
+    console: ConsoleSettings = ConsoleSettings()
 
     @property
     def reading(self) -> str:

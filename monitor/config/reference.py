@@ -23,6 +23,7 @@ from monitor.config.notifier_sections import (
 )
 from monitor.config.sections import (
     AttributeTable,
+    ConsoleSection,
     DetectionSection,
     Document,
     HeartbeatSection,
@@ -135,6 +136,7 @@ _TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ("[heartbeat]", "", HeartbeatSection),
     ("[[maintenance]]", "Either `start` and `end`, or `at` and `length`.", MaintenanceSection),
     ("[http]", "", HttpSection),
+    ("[console]", "See [Console](console.md).", ConsoleSection),
 )
 
 

@@ -308,6 +308,20 @@ class HttpSection(Section):
     )
 
 
+class ConsoleSection(Section):
+    """What the pages show beyond the usual."""
+
+    example_columns: list[str] = Field(
+        default_factory=list,
+        description="Attributes whose values the page of an incident may show in example rows; "
+        "none, so no rows are shown or kept.",
+    )
+    reports: str | None = Field(
+        default=None,
+        description="Folder with backtest reports (`backtest --html`) to list and show.",
+    )
+
+
 class HeartbeatSection(Section):
     """A dead man's switch: a ping at every tick, so that silence rings elsewhere."""
 
@@ -368,3 +382,4 @@ class Document(Section):
     heartbeat: HeartbeatSection = HeartbeatSection()
     maintenance: list[MaintenanceSection] = Field(default_factory=list)
     http: HttpSection = HttpSection()
+    console: ConsoleSection = ConsoleSection()

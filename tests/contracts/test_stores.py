@@ -28,6 +28,7 @@ from monitor.domain import (
     Method,
     Notification,
     Rejected,
+    Severity,
     State,
 )
 from monitor.edge import documents
@@ -46,6 +47,7 @@ from monitor.edge.store import (
     Work,
     open_store,
 )
+from monitor.exhibits import Exhibit, Link, Material, Point
 from tests.services.databases import Postgres
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -831,3 +833,105 @@ def test_silences_are_kept_found_and_ended(store: Store) -> None:
         store.expire_silence("zz", NOON, "ops")
     with pytest.raises(SilenceNotFoundError, match="several"):
         store.expire_silence("", NOON, "ops")
+
+
+# What pages show of an incident
+
+
+def points(first: datetime, *observed: int) -> dict[datetime, Point]:
+    return {
+        first + n * HALF_HOUR: Point(first + n * HALF_HOUR, 100, count, 1.25)
+        for n, count in enumerate(observed)
+    }
+
+
+def test_the_course_of_an_incident_is_kept_point_by_point(store: Store) -> None:
+    shown = Material(series={"a1": points(NOON, 3, 4)}, totals={"pay": points(NOON, 9)})
+    store.commit(Work(incidents=(incident("a1"),), material=shown))
+    later = Material(series={"a1": points(NOON + HALF_HOUR, 5, 6)})
+    store.commit(Work(material=later))
+    assert [p.observed for p in store.course("a1")] == [3, 5, 6]
+    assert store.course("a1")[0] == Point(NOON, 100, 3, 1.25)
+    assert store.course("nobody") == []
+    assert store.totals(NOON) == {"pay": [Point(NOON, 100, 9, 1.25)]}
+    assert store.totals(NOON + HALF_HOUR) == {}
+    # It is known by another cause now.
+    store.commit(Work(material=Material(series={"a1": points(NOON, 1)}, anew={"a1"})))
+    assert [p.observed for p in store.course("a1")] == [1]
+
+
+def test_an_exhibit_is_replaced_whole(store: Store) -> None:
+    link = Link("airline=AC", "pay", 0.25, NOON)
+    first, second = Exhibit(NOON, (link,)), Exhibit(NOON + HALF_HOUR, came=(link,))
+    store.commit(Work(incidents=(incident("a1"),), material=Material(exhibits={"a1": first})))
+    assert store.exhibit("a1") == first
+    store.commit(Work(material=Material(exhibits={"a1": second})))
+    assert store.exhibit("a1") == second
+    assert store.exhibit("nobody") is None
+
+
+def test_what_pages_show_is_forgotten_with_its_incident_and_in_time(store: Store) -> None:
+    old, going_on = incident("a1"), incident("b2")
+    shown = Material(
+        series={name: points(NOON, 1, 2) for name in ("a1", "b2")},
+        totals={"pay": points(NOON, 1, 2)},
+        exhibits={"a1": Exhibit(NOON)},
+    )
+    store.commit(Work(incidents=(old, going_on), material=shown))
+    store.commit(Work(incidents=(resolved(old, NOON),)))
+    later = NOON + HALF_HOUR
+    store.commit(Work(drop_course_before=later))
+    assert [p.start for p in store.course("a1")] == [NOON, later]  # it is over: it stays whole
+    assert [p.start for p in store.course("b2")] == [later]
+    assert [p.start for p in store.totals(NOON)["pay"]] == [later]
+    store.commit(Work(drop_incidents_before=later))
+    assert store.course("a1") == []
+    assert store.exhibit("a1") is None
+    assert store.course("b2")
+
+
+def test_slices_of_a_time_are_read_without_the_others(store: Store) -> None:
+    slices = {NOON + n * HALF_HOUR: b"%d" % n for n in range(4)}
+    store.commit(Work(slices=slices))
+    found = store.slices(NOON + HALF_HOUR, NOON + 3 * HALF_HOUR)
+    assert list(found.values()) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ({"text": "ac"}, ["a1"]),
+        ({"text": "airline=AC"}, ["a1"]),
+        ({"text": "airline"}, ["d4", "c3", "b2", "a1"]),
+        ({"text": "PAY airline E17 b2"}, ["b2"]),
+        ({"text": 'say "hi"'}, ["c3"]),
+        ({"text": "zürich"}, ["d4"]),
+        ({"text": "ZÜRICH"}, ["d4"]),
+        ({"text": "100%"}, []),
+        ({"text": "severity"}, []),
+        ({"text": "airline", "limit": 2}, ["d4", "c3"]),
+        ({"text": "airline", "limit": 2, "after": "c3"}, ["b2", "a1"]),
+        ({"severity": Severity.CRITICAL}, ["b2"]),
+        ({"severity": Severity.INFO}, ["d4", "c3", "a1"]),
+        ({"until": NOON + 2 * HALF_HOUR}, ["b2", "a1"]),
+        (
+            {"since": NOON + HALF_HOUR, "until": NOON + 3 * HALF_HOUR, "text": "pay"},
+            ["c3", "b2", "a1"],
+        ),
+    ],
+)
+def test_incidents_are_searched(store: Store, asked: dict, answer: list[str]) -> None:
+    values = {"a1": "AC", "b2": "MU", "c3": 'say "hi"', "d4": "Zürich"}
+    found = [
+        incident(
+            name,
+            NOON + n * HALF_HOUR,
+            finding=(one := finding(airline=value)),
+            latest=one,
+            causes=(one.cause,),
+            severity=Severity.CRITICAL if name == "b2" else Severity.INFO,
+        )
+        for n, (name, value) in enumerate(values.items())
+    ]
+    store.commit(Work(incidents=tuple(found)))
+    assert [i.id for i in store.incidents(**asked)] == answer

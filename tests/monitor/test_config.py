@@ -578,3 +578,17 @@ y = 3
     assert found["n", 0, "x"] == 7
     assert found["n", 1, "x"] == 9
     assert found["n", 1, "sub", "y"] == 11
+
+
+def test_the_console_shows_attributes_that_exist_and_a_folder_that_is_there(tmp_path: Path) -> None:
+    wrong = MINIMAL + '[console]\nexample_columns = ["regoin"]\nreports = "reports"\n'
+    assert complaints(wrong, tmp_path) == [
+        "monitor.toml:7: console.example_columns[0]: there is no attribute 'regoin'; "
+        "did you mean `region`?",
+        f"monitor.toml:8: console.reports: {tmp_path}/reports is no folder; "
+        "make it, or leave this out".replace(f"{tmp_path}/", ""),
+    ]
+    (tmp_path / "reports").mkdir()
+    console = read(wrong.replace("regoin", "region"), tmp_path).console
+    assert (console.example_columns, console.reports) == (("region",), tmp_path / "reports")
+    assert read(MINIMAL, tmp_path).console.example_columns == ()

@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Protocol
 
-from monitor.domain import Incident, Notification, Rejected, State
+from monitor.domain import Incident, Notification, Rejected, Severity, State
 from monitor.edge.silences import Silence
 from monitor.edge.store.lease import LENGTH, Lease
+from monitor.exhibits import Exhibit, Material, Point
 
 LATEST_DIAGNOSIS = "diagnosis"
 """Name of the state blob with the newest tick (`documents.diagnosis_document` as JSON)."""
@@ -25,6 +26,9 @@ KEPT_REJECTED = 20
 
 KEPT_SENT = timedelta(days=7)
 """How long notifications that have arrived are kept, by the time of the events."""
+
+KEPT_COURSE = timedelta(days=30)
+"""How far back the course of an incident that still goes on is kept, and that of every outcome."""
 
 KEPT_INCIDENTS = timedelta(days=400)
 """How long resolved incidents are kept unless `[store] keep` says otherwise."""
@@ -92,6 +96,10 @@ class Work:
     resolved; until then `Store.told` has to know of it."""
     drop_incidents_before: datetime | None = None
     """Retention: incidents resolved earlier are deleted with their history and notifications."""
+    material: Material | None = None
+    """What the pages of its incidents show."""
+    drop_course_before: datetime | None = None
+    """Retention: older points of incidents that still go on, and of outcomes, are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +198,11 @@ class Store(Protocol):
         state: State | None = None,
         unresolved: bool = False,
         since: datetime | None = None,
+        until: datetime | None = None,
         outcome: str | None = None,
         method: str | None = None,
+        severity: Severity | None = None,
+        text: str | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> list[Incident]:
@@ -201,8 +212,11 @@ class Store(Protocol):
             state: only these; None is all.
             unresolved: only those that are not resolved.
             since: opened, or still unresolved, at or after this time.
+            until: opened before this time.
             outcome: only of this outcome.
             method: only judged by this method.
+            severity: only these.
+            text: words, each of which has to occur (`mentions`).
             limit: at most so many; None is all.
             after: continue behind the incident with this id (paging).
         """
@@ -292,6 +306,22 @@ class Store(Protocol):
         """
         ...
 
+    def course(self, incident_id: str) -> list[Point]:
+        """The cause of an incident slice by slice, oldest first; from T′ before it opened on."""
+        ...
+
+    def totals(self, since: datetime) -> dict[str, list[Point]]:
+        """Outcome → all rows slice by slice, oldest first."""
+        ...
+
+    def exhibit(self, incident_id: str) -> Exhibit | None:
+        """What else its page shows; None when an older release wrote the incident."""
+        ...
+
+    def slices(self, first: datetime, end: datetime) -> dict[datetime, bytes]:
+        """Whole slices that start in [first, end), in order of time."""
+        ...
+
     def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
         """The newest first; only those that hold at `active_at` if that is given."""
         ...
@@ -371,6 +401,18 @@ def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[
     if stored.state is not State.RESOLVED and incoming.state is State.RESOLVED:
         kinds += (f"merged_into_{incoming.merged_into}" if incoming.merged_into else "resolved",)
     return incoming, kinds
+
+
+def mentions(incident: Incident, words: Iterable[str]) -> bool:
+    """True when every word occurs in what the incident is about, whatever the case.
+
+    That is its id, outcome, causes, path and error codes; `attribute=value` may be a word.
+    """
+    finding = incident.finding
+    causes = [f"{n}={v}" for c in incident.causes for n, values in c.selector for v in values]
+    about = (incident.id, finding.outcome, *causes, *finding.path, *finding.codes)
+    text = "\n".join(about).casefold()
+    return all(word.casefold() in text for word in words)
 
 
 def acknowledged(stored: Incident) -> Incident:

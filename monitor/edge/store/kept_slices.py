@@ -30,12 +30,18 @@ def fault(data: bytes, checksum: int | None) -> str:
     return f"checksum {crc32(data):08x} instead of {checksum:08x}"
 
 
-def read(connection: Connection) -> Checked:
-    """All of them, in order of time."""
+def read(
+    connection: Connection, first: datetime | None = None, end: datetime | None = None
+) -> Checked:
+    """All of them, or those that start in [first, end), in order of time."""
     table = tables.slices.c
     whole: dict[datetime, bytes] = {}
     damaged: dict[datetime, str] = {}
     query = select(table.start, table.data, table.checksum).order_by(table.start)
+    if first is not None:
+        query = query.where(table.start >= first)
+    if end is not None:
+        query = query.where(table.start < end)
     for start, data, checksum in connection.execute(query):
         reason = fault(data, checksum)
         if reason:

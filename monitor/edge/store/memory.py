@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from monitor.domain import Incident, Notification, Rejected, State
+from monitor.domain import Incident, Notification, Rejected, Severity, State
 from monitor.edge.silences import Silence
 from monitor.edge.store import (
     KEPT_REJECTED,
@@ -21,10 +21,12 @@ from monitor.edge.store import (
     Work,
     acknowledged,
     expired,
+    mentions,
     merge,
     only,
 )
 from monitor.edge.store.lease import LENGTH, Lease
+from monitor.exhibits import Exhibit, Material, Point
 
 
 @dataclass(slots=True)
@@ -51,6 +53,7 @@ class MemoryStore:
         self._outbox: dict[tuple[str, str, str, datetime], _Outgoing] = {}
         self._queued = 0
         self._silences: dict[str, Silence] = {}
+        self._shown = Material()
 
     def commit(self, work: Work) -> None:
         """Cannot fail half-way: nothing here raises."""
@@ -75,6 +78,10 @@ class MemoryStore:
                 kept = self._records.setdefault(rejected.reason, [])
                 if len(kept) < KEPT_REJECTED:
                     kept.append(rejected)
+            if work.material is not None:
+                self._shown.add(work.material)
+            if work.drop_course_before is not None:
+                self._drop_course(work.drop_course_before)
             if work.drop_sent_before is not None:
                 self._drop_sent(work.drop_sent_before)
             if work.drop_incidents_before is not None:
@@ -99,13 +106,24 @@ class MemoryStore:
             or self._get(outgoing.item.notification.incident.id).state is not State.RESOLVED
         }
 
+    def _drop_course(self, before: datetime) -> None:
+        going_on = [
+            points
+            for name, points in self._shown.series.items()
+            if self._incidents[name].state is not State.RESOLVED
+        ]
+        for points in (*going_on, *self._shown.totals.values()):
+            for start in [start for start in points if start < before]:
+                del points[start]
+
     def _drop_incidents(self, before: datetime) -> None:
         old = {
             i.id
             for i in self._incidents.values()
             if i.state is State.RESOLVED and i.resolved_at is not None and i.resolved_at < before
         }
-        for kept in (self._incidents, self._audit, self._labels):
+        shown = self._shown
+        for kept in (self._incidents, self._audit, self._labels, shown.series, shown.exhibits):
             for name in old & kept.keys():
                 del kept[name]
         self._outbox = {
@@ -113,6 +131,30 @@ class MemoryStore:
             for key, outgoing in self._outbox.items()
             if outgoing.item.notification.incident.id not in old
         }
+
+    def course(self, incident_id: str) -> list[Point]:
+        """See `Store`."""
+        with self._lock:
+            points = self._shown.series.get(incident_id, {})
+            return [points[start] for start in sorted(points)]
+
+    def totals(self, since: datetime) -> dict[str, list[Point]]:
+        """See `Store`."""
+        with self._lock:
+            found = {
+                outcome: [points[start] for start in sorted(points) if start >= since]
+                for outcome, points in sorted(self._shown.totals.items())
+            }
+        return {outcome: points for outcome, points in found.items() if points}
+
+    def exhibit(self, incident_id: str) -> Exhibit | None:
+        """See `Store`."""
+        return self._shown.exhibits.get(incident_id)
+
+    def slices(self, first: datetime, end: datetime) -> dict[datetime, bytes]:
+        """See `Store`."""
+        with self._lock:
+            return {at: self._slices[at] for at in sorted(self._slices) if first <= at < end}
 
     def set_aside(self, faults: Mapping[datetime, tuple[str, bytes]]) -> None:
         """Nothing is damaged here but by its writer."""
@@ -145,8 +187,11 @@ class MemoryStore:
         state: State | None = None,
         unresolved: bool = False,
         since: datetime | None = None,
+        until: datetime | None = None,
         outcome: str | None = None,
         method: str | None = None,
+        severity: Severity | None = None,
+        text: str | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> list[Incident]:
@@ -159,7 +204,10 @@ class MemoryStore:
                 if (state is None or i.state is state)
                 and not (unresolved and i.state is State.RESOLVED)
                 and (since is None or i.opened_at >= since or (i.resolved_at or since) >= since)
+                and (until is None or i.opened_at < until)
                 and (outcome is None or i.finding.outcome == outcome)
+                and (severity is None or i.severity is severity)
+                and mentions(i, (text or "").split())
                 and (method is None or i.finding.method.value == method)
                 and (anchor is None or (i.opened_at, i.id) < (anchor.opened_at, anchor.id))
             ]

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import Connection, and_, delete, select
 
 from monitor.domain import State
-from monitor.edge.store import Work, tables
+from monitor.edge.store import Work, exhibits, tables
 
 
 def apply(connection: Connection, work: Work) -> None:
@@ -17,6 +17,8 @@ def apply(connection: Connection, work: Work) -> None:
             connection.execute(delete(table).where(table.c.start < work.drop_slices_before))
     if work.drop_sent_before is not None:
         _drop_sent(connection, work.drop_sent_before)
+    if work.drop_course_before is not None:
+        exhibits.drop(connection, work.drop_course_before)
     if work.drop_incidents_before is not None:
         _drop_incidents(connection, work.drop_incidents_before)
 
@@ -36,6 +38,12 @@ def _drop_incidents(connection: Connection, before: datetime) -> None:
     if connection.scalar(select(table.id).where(old).limit(1)) is None:
         return
     ids = select(table.id).where(old)
-    for dependent in (tables.outbox, tables.audit, tables.labels):
+    for dependent in (
+        tables.outbox,
+        tables.audit,
+        tables.labels,
+        tables.courses,
+        tables.exhibits,
+    ):
         connection.execute(delete(dependent).where(dependent.c.incident.in_(ids)))
     connection.execute(delete(tables.incidents).where(old))

@@ -19,14 +19,13 @@ from sqlalchemy import (
     and_,
     func,
     insert,
-    or_,
     select,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.schema import Table
 
-from monitor.domain import Incident, Rejected, State
+from monitor.domain import Incident, Rejected, Severity, State
 from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store import (
@@ -41,17 +40,20 @@ from monitor.edge.store import (
     Verdict,
     Work,
     acknowledged,
+    exhibits,
     kept_slices,
     leasing,
     merge,
     migrations,
     only,
     retention,
+    searching,
     silenced,
     tables,
 )
 from monitor.edge.store.database import Database
 from monitor.edge.store.lease import LENGTH, Identity, Lease
+from monitor.exhibits import Exhibit, Point
 
 _Rows = list[dict[str, Any]]
 
@@ -148,6 +150,8 @@ class SqlStore:
         self._write_incidents(connection, work.incidents)
         self._queue(connection, work)
         self._reject(connection, work.rejected)
+        if work.material is not None:
+            exhibits.write(connection, self._upsert, work.material)
         retention.apply(connection, work)
 
     def _claim(self, connection: Connection) -> int:
@@ -263,6 +267,26 @@ class SqlStore:
                 damaged=damaged,
             )
 
+    def course(self, incident_id: str) -> list[Point]:
+        """See `Store`."""
+        with self._read() as connection:
+            return exhibits.course(connection, incident_id)
+
+    def totals(self, since: datetime) -> dict[str, list[Point]]:
+        """See `Store`."""
+        with self._read() as connection:
+            return exhibits.totals(connection, since)
+
+    def exhibit(self, incident_id: str) -> Exhibit | None:
+        """See `Store`."""
+        with self._read() as connection:
+            return exhibits.exhibit(connection, incident_id)
+
+    def slices(self, first: datetime, end: datetime) -> dict[datetime, bytes]:
+        """See `Store`."""
+        with self._read() as connection:
+            return kept_slices.read(connection, first, end)[0]
+
     def set_aside(self, faults: Mapping[datetime, tuple[str, bytes]]) -> None:
         """See `Store`."""
         with self._write() as connection:
@@ -287,31 +311,21 @@ class SqlStore:
         state: State | None = None,
         unresolved: bool = False,
         since: datetime | None = None,
+        until: datetime | None = None,
         outcome: str | None = None,
         method: str | None = None,
+        severity: Severity | None = None,
+        text: str | None = None,
         limit: int | None = None,
         after: str | None = None,
     ) -> list[Incident]:
         """See `Store`."""
-        table = tables.incidents.c
-        query = select(table.document).order_by(table.opened_at.desc(), table.id.desc())
-        if state is not None:
-            query = query.where(table.state == state.value)
-        if unresolved:
-            query = query.where(table.state != State.RESOLVED.value)
-        if since is not None:
-            still = or_(table.resolved_at.is_(None), table.resolved_at >= since)
-            query = query.where(or_(table.opened_at >= since, still))
-        if outcome is not None:
-            query = query.where(table.outcome == outcome)
-        if method is not None:
-            query = query.where(table.method == method)
         with self._read() as connection:
-            if after is not None:
-                anchor = self._get(connection, after)
-                same_time = and_(table.opened_at == anchor.opened_at, table.id < anchor.id)
-                query = query.where(or_(table.opened_at < anchor.opened_at, same_time))
-            return [_incident(d) for d in connection.execute(query.limit(limit)).scalars()]
+            anchor = None if after is None else self._get(connection, after)
+            query = searching.question(
+                state, unresolved, since, until, outcome, method, severity, anchor
+            )
+            return searching.found(connection, query, text, limit)
 
     def open_counts(self, method: str | None = None) -> dict[str, int]:
         """See `Store`."""

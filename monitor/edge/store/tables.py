@@ -13,6 +13,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    Double,
     ForeignKey,
     Index,
     Integer,
@@ -145,6 +146,33 @@ labels = Table(
     metadata,
     Column("incident", String(200), ForeignKey("incidents.id"), primary_key=True),
     Column("verdict", String(20), nullable=False),
+)
+
+
+def _points() -> list[Column[Any]]:
+    return [
+        Column("start", Instant, primary_key=True, autoincrement=False),
+        Column("rows", BigInteger, nullable=False),
+        Column("observed", BigInteger, nullable=False),
+        Column("expected", Double, nullable=False),
+    ]
+
+
+# Slice by slice: rows of an incident's cause, and all rows of an outcome.
+courses = Table(
+    "courses",
+    metadata,
+    Column("incident", String(200), ForeignKey("incidents.id"), primary_key=True),
+    *_points(),
+)
+
+totals = Table("totals", metadata, Column("outcome", String(200), primary_key=True), *_points())
+
+exhibits = Table(
+    "exhibits",
+    metadata,
+    Column("incident", String(200), ForeignKey("incidents.id"), primary_key=True),
+    Column("document", Text, nullable=False),
 )
 
 outbox = Table(
