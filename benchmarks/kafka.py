@@ -28,12 +28,12 @@ import pyarrow as pa
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from benchmarks._report import arguments, machine, publish
-from monitor.app import Pipeline
 from monitor.config import Config, load
 from monitor.edge.kafka import KafkaSource, calm_the_collector
 from monitor.edge.metrics import Metrics
 from monitor.edge.source import Flow
 from monitor.edge.store import open_store
+from monitor.pipeline import Pipeline
 from monitor.simulation.files import json_lines
 from monitor.simulation.world import SLICE, World
 from monitor.vocabulary import Vocabulary

@@ -17,7 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks._report import arguments, machine, publish
-from monitor.app import Pipeline
 from monitor.config import load
 from monitor.domain import Notification
 from monitor.edge.metrics import Metrics
@@ -25,6 +24,7 @@ from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.store import KEPT_SENT, open_store
 from monitor.edge.store.database import Database
 from monitor.edge.store.upkeep import size
+from monitor.pipeline import Pipeline
 from monitor.simulation.files import write
 from monitor.simulation.plan import plan_incidents
 from monitor.simulation.world import SLICE, World

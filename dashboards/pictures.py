@@ -29,12 +29,12 @@ from typing import Any
 from prometheus_client import generate_latest
 
 from dashboards.generate import generate
-from monitor.app import Pipeline
 from monitor.commands.demo import _simulate
 from monitor.config import load
 from monitor.diagnosis import Tick
 from monitor.edge.metrics import Metrics
 from monitor.edge.store.memory import MemoryStore
+from monitor.pipeline import Pipeline
 
 SHOWN_TICKS = 48
 TICK_SECONDS = 0.5

@@ -62,7 +62,6 @@ def once(config: ConfigOption) -> None:
 
 
 def _pass(settings: Config, store: Store) -> None:
-    from monitor.app import Pipeline
     from monitor.edge.heartbeat import Heartbeat
     from monitor.edge.metrics import Metrics
     from monitor.edge.notifiers.making import make_notifiers, routes
@@ -70,6 +69,7 @@ def _pass(settings: Config, store: Store) -> None:
     from monitor.edge.silences import Silencer
     from monitor.edge.source import Flow, SourceError
     from monitor.edge.store import StoreError
+    from monitor.pipeline import Pipeline
 
     outbox = Outbox(
         store,

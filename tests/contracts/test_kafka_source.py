@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from monitor.config import KafkaSettings
 from monitor.domain import utc
 from monitor.edge.kafka import polling
 from monitor.edge.kafka import source as source_module
+from monitor.edge.kafka.buffer import Buffer
 from monitor.edge.source import Flow, SourceAwayError
 from tests.contracts.streams import NOW, Desk, record
 
@@ -290,8 +290,7 @@ def test_a_partition_that_gives_nothing_is_connected_to_anew(
 ) -> None:
     monkeypatch.setattr(polling, "STALLED_SECONDS", 0.05)
     poller = object.__new__(polling.Poller)
-    poller._settings = KafkaSettings(("x:1",), ("t",))
-    poller._buffered, poller._moved = 0, {}
+    poller.buffer, poller._moved = Buffer(1), {}
     one, two = TopicPartition("t", 0), TopicPartition("t", 1)
     poller._watch({one: 10, two: 10}, {one: 5, two: 10})
     time.sleep(0.06)

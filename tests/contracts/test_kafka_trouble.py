@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from monitor.edge.kafka import judge, polling, source
+from monitor.edge.kafka import beginnings, judge, polling, source
 from monitor.edge.source import Flow, SourceAwayError
 from tests.contracts.streams import NOW, Desk, record
 from tests.services.brokers import Kafka
@@ -177,6 +177,7 @@ def test_a_broker_that_goes_away_and_comes_back(
 ) -> None:
     monkeypatch.setattr(polling, "CHECK_SECONDS", 0.2)
     monkeypatch.setattr(polling, "ANSWER_MS", 1000)
+    monkeypatch.setattr(beginnings, "ANSWER_MS", 1000)
     monkeypatch.setattr(source, "AWAY_SECONDS", 1.0)
     broker = Kafka(tmp_path / "broker")
     broker.start()

@@ -12,7 +12,6 @@ import pytest
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from monitor.app import Pipeline, _every, _Worker
 from monitor.config import Config, HeartbeatSettings, load
 from monitor.edge.blobs import slice_from_bytes
 from monitor.edge.heartbeat import Heartbeat
@@ -23,7 +22,9 @@ from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.status import LiveState
 from monitor.edge.store import Store, StoreError, Work
 from monitor.edge.store.memory import MemoryStore
+from monitor.jobs import Worker, every
 from monitor.learning import Learned
+from monitor.pipeline import Pipeline
 from tests.contracts.receivers import Receiver, receiver
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -304,7 +305,7 @@ def test_an_outbox_that_died_of_a_bug_is_a_problem_for_the_supervisor(desk: Desk
 
     outbox = Outbox(desk.store, [], now=broken_clock)
     state = LiveState(desk.store, desk.metrics)
-    worker = _Worker(desk.pipeline, state, outbox, lambda: desk.now)
+    worker = Worker(desk.pipeline, state, outbox, lambda: desk.now)
     desk.write(0)
     worker.poll()
     assert (state.status.ready, state.status.problem) == (True, "")
@@ -324,7 +325,7 @@ def test_every_tick_pings_the_heartbeat_and_a_store_that_fails_says_so(
         heart = Heartbeat(HeartbeatSettings(hook.url), lambda: desk.now)
         state = LiveState(desk.store, desk.metrics)
         outbox = Outbox(desk.store, [], now=lambda: desk.now)
-        worker = _Worker(desk.pipeline, state, outbox, lambda: desk.now, heart)
+        worker = Worker(desk.pipeline, state, outbox, lambda: desk.now, heart)
         for number in range(3):
             desk.write(number)
         worker.poll()
@@ -363,7 +364,7 @@ def heard(hook: Receiver, start: str) -> list[str]:
     ],
 )
 def test_ticks_come_when_the_slice_no_longer_waits(length: int, after: int, minutes: str) -> None:
-    trigger = _every(timedelta(minutes=length), timedelta(minutes=after))
+    trigger = every(timedelta(minutes=length), timedelta(minutes=after))
     assert isinstance(trigger, CronTrigger)
     fields = {field.name: str(field) for field in trigger.fields}
     assert fields["minute"] == minutes
@@ -371,6 +372,6 @@ def test_ticks_come_when_the_slice_no_longer_waits(length: int, after: int, minu
 
 @pytest.mark.parametrize(("length", "after"), [(7, 1), (30, 45), (30, 1.5), (0.5, 0)])
 def test_slices_that_fit_no_hour_tick_by_the_interval(length: float, after: float) -> None:
-    trigger = _every(timedelta(minutes=length), timedelta(minutes=after))
+    trigger = every(timedelta(minutes=length), timedelta(minutes=after))
     assert isinstance(trigger, IntervalTrigger)
     assert trigger.interval == timedelta(minutes=length)

@@ -20,13 +20,13 @@ from tests.services.light import without_least
 TRAPS: dict[str, tuple[str, str, bool]] = {
     "start": ("monitor.edge.store.sql:SqlStore", "load", True),
     "lease taken": ("monitor.edge.store.sql:SqlStore", "take_lease", True),
-    "ingest": ("monitor.app:Pipeline", "_take_in", False),
+    "ingest": ("monitor.pipeline:Pipeline", "_take_in", False),
     "late rows": ("monitor.session:Session", "fold", True),
     "tick begins": ("monitor.session:Session", "tick", False),
     "fit": ("tests.services.light:NoLearner", "learn", True),
     "tick ends": ("monitor.session:Session", "tick", True),
     "commit begins": ("monitor.edge.store.sql:SqlStore", "commit", False),
-    "in the transaction": ("monitor.edge.store.sql:SqlStore", "_write_incidents", True),
+    "in the transaction": ("monitor.edge.store.kept_incidents", "write", True),
     "before the end of the transaction": ("monitor.edge.store.sql:SqlStore", "_write_work", True),
     "committed": ("monitor.edge.store.sql:SqlStore", "commit", True),
     "heartbeat": ("monitor.edge.store.sql:SqlStore", "renew_lease", True),
@@ -34,14 +34,15 @@ TRAPS: dict[str, tuple[str, str, bool]] = {
     "after sending": ("monitor.edge.notifiers.webhook:WebhookNotifier", "send", True),
     "marked as sent": ("monitor.edge.store.sql:SqlStore", "sent", True),
 }
-"""Name → where, which method, and whether behind it rather than before."""
+"""Name → where (a module or a class of it), which function, and whether behind it rather than
+before."""
 
 
 def set_trap(name: str, hit: int) -> None:
     """From here on this process dies at the `hit`-th time it comes to the trap."""
     place, method, behind = TRAPS[name]
     module, _, kind = place.partition(":")
-    owner = getattr(sys.modules[module], kind)
+    owner = getattr(sys.modules[module], kind) if kind else sys.modules[module]
     whole: Callable[..., Any] = getattr(owner, method)
     left = hit
 
@@ -78,7 +79,8 @@ def host() -> None:
     import monitor.app
     import monitor.commands.run
     import monitor.edge.notifiers.webhook
-    import monitor.edge.store.sql  # noqa: F401
+    import monitor.edge.store.sql
+    import monitor.pipeline  # noqa: F401
 
     for line in sys.stdin:
         child = os.fork()

@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from monitor.app import Pipeline
 from monitor.config import Config, load
 from monitor.domain import Cause
 from monitor.edge.documents import incident_document
 from monitor.edge.metrics import Metrics
 from monitor.edge.store import Store, open_store
 from monitor.edge.store.memory import MemoryStore
+from monitor.pipeline import Pipeline
 from monitor.simulation.files import write
 from monitor.simulation.plan import Planned
 from monitor.simulation.structure import Sizes

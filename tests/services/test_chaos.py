@@ -24,7 +24,6 @@ from typing import Any
 
 import pytest
 
-from monitor.app import Pipeline
 from monitor.config import load
 from monitor.domain import Notification
 from monitor.edge.documents import time_text
@@ -32,6 +31,7 @@ from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.store import Store, open_store
 from monitor.edge.store.memory import MemoryStore
+from monitor.pipeline import Pipeline
 from tests.services.bookings import configuration
 from tests.services.chaos_host import TRAPS
 from tests.services.daemons import TICKS, Logs, rows_and_incidents

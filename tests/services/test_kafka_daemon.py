@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from monitor.app import Pipeline
 from monitor.config import load
 from monitor.domain import Cause
 from monitor.edge.metrics import Metrics
 from monitor.edge.store import Store, open_store
 from monitor.edge.store.memory import MemoryStore
+from monitor.pipeline import Pipeline
 from monitor.simulation.files import write
 from monitor.simulation.plan import Planned
 from monitor.simulation.world import SLICE, World

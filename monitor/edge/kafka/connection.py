@@ -17,6 +17,9 @@ METADATA_AGE_MS = 10_000
 
 FETCH_BYTES = 16 << 20
 POLL_RECORDS = 4_000
+ANSWER_MS = 3_000
+"""A broker that takes longer to say where a partition ends is away."""
+
 CONNECT_MS = 10_000
 REQUEST_MS = 15_000
 _ABOUT = re.compile(r"^<Kafka[^>]*>*: |\[Error \d+\] ")

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
-import structlog
 from kafka import TopicPartition
 
 from monitor.config import Config, KafkaSettings
-from monitor.domain import Batch, Events, Rejected, datetime64, utc
-from monitor.edge.json_records import Fault, RecordDecoder
+from monitor.domain import Batch, Rejected, datetime64, utc
+from monitor.edge.json_records import RecordDecoder
 from monitor.edge.kafka.dead_letters import DeadLetters, Letter
 from monitor.edge.kafka.duplicates import Seen
-from monitor.edge.kafka.judge import Judge
-from monitor.edge.kafka.pieces import Piece, Record
+from monitor.edge.kafka.gate import Gate
 from monitor.edge.kafka.places import Place, Position, begin_at, holds_at, reached
 from monitor.edge.kafka.polling import AWAY_SECONDS, Poller
-from monitor.edge.kafka.sampling import newest_records
-from monitor.edge.readers import Rejects
+from monitor.edge.kafka.sorting import Sorter, Taken
 from monitor.edge.source import (
     Flow,
     PartitionStatus,
@@ -43,35 +39,6 @@ WAIT_SECONDS = 0.5
 AHEAD_SLICES = 2
 """How far a partition may run ahead of the slowest in event time."""
 
-NOT_BAD = ("before_start", "duplicate", "lost")
-"""Reasons that say nothing about whether the stream is sound."""
-
-_log = structlog.get_logger("kafka")
-
-
-@dataclass(frozen=True, slots=True)
-class _Taken:
-    """Records on their way into a batch."""
-
-    pieces: list[Piece]
-    events: Events
-    """Those to take in."""
-    faults: list[Fault]
-    """By record; every record is an event or a fault."""
-    places: dict[TopicPartition, Place]
-    """Where all partitions stand behind them."""
-
-    def __len__(self) -> int:
-        return sum(map(len, self.pieces))
-
-    def record(self, row: int) -> Record:
-        """The record in this place of all."""
-        for piece in self.pieces:
-            if row < len(piece):
-                return piece.record(row)
-            row -= len(piece)
-        raise IndexError(row)
-
 
 class KafkaSource:
     """See `monitor.edge.source.Source`.
@@ -88,7 +55,8 @@ class KafkaSource:
         self._window = config.settings.window
         self._decoder = RecordDecoder(config, vocabulary, self._settings.event_id)
         self._letters = DeadLetters(self._settings)
-        self._judge = Judge(self._settings.max_rejected_ratio)
+        self._sorter = Sorter(config, self._decoder, now)
+        self._gate = Gate(config, now)
         self._poller: Poller | None = None
         self._position = Position({})
         self._handed: Mapping[str, object] | None = None
@@ -96,13 +64,7 @@ class KafkaSource:
         """The last `reached` that was handed over."""
         self._active: dict[TopicPartition, float] = {}
         """When records last came, monotonic."""
-        self._seen: Seen | None = None
-        self._held: _Taken | None = None
-        self._complaint = ""
-        """Why the source is paused."""
-        self._rechecked = 0.0
-        self._pass_until: dict[TopicPartition, int] = {}
-        """While paused records up to here are let through, the stream being sound behind them."""
+        self._held: Taken | None = None
         self._lost: list[Rejected] = []
 
     # -- the contract --------------------------------------------------------------------
@@ -123,10 +85,10 @@ class KafkaSource:
             if taken is None:
                 behind = self.status().flow is not Flow.READING
                 newest = {one: place.newest for one, place in self._position.places.items()}
-                pieces = poller.take(BATCH_RECORDS, WAIT_SECONDS if behind else 0.0, newest)
+                pieces = poller.buffer.take(BATCH_RECORDS, WAIT_SECONDS if behind else 0.0, newest)
                 if not pieces:
                     break
-                taken = self._decode(pieces)
+                taken = self._sorter.sort(pieces, self._position)
                 if not taken.pieces:  # only ids were learned
                     continue
             batch = self._hand_over(taken)
@@ -147,7 +109,7 @@ class KafkaSource:
         if poller is None:
             return SourceStatus(Flow.CATCHING_UP, "connecting to Kafka")
         view, places = poller.view, dict(self._position.places)
-        holds, waiting = self._holds(poller, places), poller.waiting()
+        holds, waiting = self._holds(poller, places), poller.buffer.waiting()
         partitions = []
         for one, place in sorted(places.items()):
             at_end = view.fetched.get(one, -1) >= view.ends.get(one, 0)
@@ -164,7 +126,7 @@ class KafkaSource:
             detail,
             tuple(partitions),
             poller.read_bytes,
-            poller.buffered_bytes,
+            poller.buffer.size_bytes,
             self._letters.counts,
         )
 
@@ -179,13 +141,13 @@ class KafkaSource:
 
     def _flow(self, poller: Poller, lag: int) -> tuple[Flow, str]:
         view = poller.view
-        if self._complaint:
-            return Flow.PAUSED, self._complaint
+        if self._gate.complaint:
+            return Flow.PAUSED, self._gate.complaint
         if not view.connected:
             away = time.monotonic() - view.heard > AWAY_SECONDS
             return (Flow.AWAY if away else Flow.CATCHING_UP), poller.problem
         at_end = all(view.fetched.get(one, -1) >= end for one, end in view.ends.items())
-        if not view.ends or not at_end or poller.buffered_bytes:
+        if not view.ends or not at_end or poller.buffer.size_bytes:
             return Flow.CATCHING_UP, f"{lag:,} records to go"
         return Flow.READING, ""
 
@@ -202,14 +164,13 @@ class KafkaSource:
         elif since is not None:
             position = Position({}, int(datetime64(since).astype(np.int64)))
         remember = 0
-        self._seen = None
+        self._sorter.seen = None
         if self._settings.event_id is not None:
             remember = int(self._settings.duplicates_within / timedelta(milliseconds=1))
-            self._seen = Seen(remember)
+            self._sorter.seen = Seen(remember)
         self._position, self._handed, self._told = position, after, None
-        self._active, self._held, self._complaint = {}, None, ""
-        self._pass_until = {}
-        self._judge.forget()
+        self._active, self._held = {}, None
+        self._gate.reopen()
         self._poller = Poller(self._settings, position, since, remember)
         return self._poller
 
@@ -231,7 +192,7 @@ class KafkaSource:
         self, poller: Poller, places: Mapping[TopicPartition, Place]
     ) -> dict[TopicPartition, int | None]:
         """Partitions that the watermark waits for, and the event time each holds it at."""
-        view, waiting = poller.view, poller.waiting()
+        view, waiting = poller.view, poller.buffer.waiting()
         now, clock = self._now(), time.monotonic()
         holds = {}
         for one, place in places.items():
@@ -259,75 +220,19 @@ class KafkaSource:
         limit = int(now.astype(np.int64)) + int(
             AHEAD_SLICES * self._window.slice_length / timedelta(microseconds=1)
         )
-        poller.hold(one for one, at in newest.items() if at is not None and at > limit)
+        poller.buffer.hold(one for one, at in newest.items() if at is not None and at > limit)
         return now if np.isnat(before) else max(now, before)
 
     # -- records → batch -----------------------------------------------------------------
 
-    def _decode(self, pieces: list[Piece]) -> _Taken:
-        """Sort records into events and faults, and see how far they take every partition."""
-        if self._seen is not None:
-            pieces = self._remember(pieces, self._seen)
-        decoded = self._decoder.decode([value for piece in pieces for value in piece.values])
-        at, rows, faults = decoded.events.at, decoded.rows, list(decoded.faults)
-        keep = self._timely(at, rows, faults)
-        if self._seen is not None and decoded.ids is not None:
-            all_stamps = [stamp for piece in pieces for stamp in piece.stamps]
-            stamps = [all_stamps[row] for row in rows.tolist()]
-            ids = [one if k else None for one, k in zip(decoded.ids, keep.tolist(), strict=True)]
-            fresh = np.array(self._seen.fresh(ids, stamps), bool)
-            for row in rows[keep & ~fresh].tolist():
-                faults.append(Fault(row, "duplicate", "an event with this id has come before"))
-            keep &= fresh
-        places = dict(self._position.places)
-        first = 0
-        for piece in pieces:
-            last = first + len(piece)
-            begin, end = np.searchsorted(rows, (first, last))
-            times = at[begin:end][keep[begin:end]]
-            before = places.get(piece.partition, Place(0))
-            newest = before.newest
-            if len(times):
-                newest = max(int(times.max().astype(np.int64)), newest or 0)
-            places[piece.partition] = Place(piece.offsets[-1] + 1, newest, piece.stamps[-1])
-            first = last
-        if self._seen is not None:
-            self._seen.forget({one: place.stamp for one, place in places.items()})
-        events = decoded.events if keep.all() else decoded.events.take(keep)
-        return _Taken(pieces, events, faults, places)
-
-    def _remember(self, pieces: list[Piece], seen: Seen) -> list[Piece]:
-        """Learn the ids of records that were taken in before a restart; the others remain."""
-        for piece in pieces:
-            if piece.again:
-                decoded = self._decoder.decode(piece.values)
-                stamps = [piece.stamps[row] for row in decoded.rows.tolist()]
-                seen.fresh(decoded.ids or (), stamps)
-        return [piece for piece in pieces if not piece.again]
-
-    def _timely(self, at: np.ndarray, rows: np.ndarray, faults: list[Fault]) -> np.ndarray:
-        """Which events lie between the beginning of the reading and the bound of the future."""
-        limit = datetime64(self._now() + self._window.max_future)
-        future = at > limit
-        detail = "stamped later than now; check the clock that wrote it"
-        faults += [Fault(row, "future", detail) for row in rows[future].tolist()]
-        keep: np.ndarray = ~future
-        if self._position.since is not None:
-            early = at < np.datetime64(self._position.since, "us")
-            detail = "older than `source.start`: its slice was not read from the beginning"
-            faults += [Fault(row, "before_start", detail) for row in rows[early].tolist()]
-            keep &= ~early
-        return keep
-
-    def _hand_over(self, taken: _Taken) -> Batch | None:
+    def _hand_over(self, taken: Taken) -> Batch | None:
         """The batch of these records; None while they are too bad to be taken in."""
-        if not self._may_pass(taken):
+        if not self._gate.may_pass(taken):
             self._held = taken
             return None
-        bad = [fault for fault in taken.faults if fault.reason not in NOT_BAD]
         try:
             self._letters.write(
-                Letter(taken.record(fault.row), fault.reason, fault.detail) for fault in bad
+                Letter(taken.record(fault.row), fault.reason, fault.detail) for fault in taken.bad()
             )
         except SourceAwayError:
             self._held = taken
@@ -338,16 +243,9 @@ class KafkaSource:
         self._position = replace(self._position, places={**self._position.places, **taken.places})
         assert self._poller is not None
         self._told = self._reach(self._poller, self._position.places)
-        rejected = (*self._rejected(taken), *self._lost)
+        rejected = (*taken.rejected(), *self._lost)
         self._lost = []
         return Batch(taken.events, self._position.to_json(), rejected, self._told)
-
-    def _rejected(self, taken: _Taken) -> tuple[Rejected, ...]:
-        tally = Rejects()
-        for fault in taken.faults:
-            record = taken.record(fault.row)
-            tally.add(fault.reason, record.where, fault.detail, record.value or b"")
-        return tally.listed()
 
     def _idle(self, poller: Poller) -> Iterator[Batch]:
         """Nothing came, but time went by: partitions fell idle, or records are gone."""
@@ -366,52 +264,3 @@ class KafkaSource:
         batch = Batch(self._decoder.nothing(), self._position.to_json(), rejected, now)
         self._handed = batch.position
         yield batch
-
-    # -- is it still the right stream? -----------------------------------------------------
-
-    def _may_pass(self, taken: _Taken) -> bool:
-        if self._pass_until:
-            places = taken.places
-            if all(places.get(o, Place(0)).offset >= end for o, end in self._pass_until.items()):
-                self._pass_until = {}
-                self._judge.forget()
-            return True
-        if not self._complaint:
-            reasons = Counter(f.reason for f in taken.faults if f.reason not in NOT_BAD)
-            complaint = self._judge.too_bad(len(taken), reasons)
-            if not complaint:
-                return True
-            self._complaint = complaint + self._example(taken)
-            self._rechecked = time.monotonic()
-            _log.error(
-                "paused: too many records cannot be understood. Nothing is taken in until the "
-                "newest records are sound again; if the configuration is wrong, mend it and "
-                "restart: no record is skipped",
-                detail=self._complaint, limit=self._settings.max_rejected_ratio,
-            )  # fmt: skip
-            return False
-        if time.monotonic() - self._rechecked < self._settings.recheck.total_seconds():
-            return False
-        self._rechecked = time.monotonic()
-        return self._recheck()
-
-    def _example(self, taken: _Taken) -> str:
-        for fault in taken.faults:
-            if fault.reason not in NOT_BAD:
-                return f"; for example {taken.record(fault.row).where}: {fault.detail}"
-        return ""
-
-    def _recheck(self) -> bool:
-        """Look at the newest records of the topics, far behind those that wait."""
-        records, ends = newest_records(self._settings)
-        trial = RecordDecoder(self._config, Vocabulary(self._config.settings.schema))
-        decoded = trial.decode([record.value for record in records])
-        limit = datetime64(self._now() + self._window.max_future)
-        bad = len(decoded.faults) + int((decoded.events.at > limit).sum())
-        if not self._judge.recovered(len(records), bad):
-            _log.warning("still paused", newest=len(records), bad=bad)
-            return False
-        _log.warning("going on: the newest records are sound again", newest=len(records), bad=bad)
-        self._complaint, self._pass_until = "", ends
-        self._judge.forget()
-        return True

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, delete, select
-from sqlalchemy.sql.schema import Table
 
 from monitor.domain import State
 from monitor.edge import documents
 from monitor.edge.exhibit_documents import exhibit_document, exhibit_from
 from monitor.edge.store import tables
+from monitor.edge.store.rows import upsert
 from monitor.exhibits import Exhibit, Material, Point
 
-Upsert = Callable[[Connection, Table, list[dict[str, Any]]], None]
 
-
-def write(connection: Connection, upsert: Upsert, material: Material) -> None:
+def write(connection: Connection, material: Material) -> None:
     """Everything that was gathered since the last commit; its incidents are stored already."""
     course = tables.courses
     for name in sorted(material.anew):

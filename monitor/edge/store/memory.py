@@ -19,12 +19,8 @@ from monitor.edge.store import (
     Saved,
     Verdict,
     Work,
-    acknowledged,
-    expired,
-    mentions,
-    merge,
-    only,
 )
+from monitor.edge.store.changes import acknowledged, expired, mentions, merge, only
 from monitor.edge.store.lease import LENGTH, Lease
 from monitor.exhibits import Exhibit, Material, Point
 

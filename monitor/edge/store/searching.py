@@ -12,7 +12,8 @@ from sqlalchemy import Connection, Select, and_, or_, select
 
 from monitor.domain import Incident, Severity, State
 from monitor.edge import documents
-from monitor.edge.store import mentions, tables
+from monitor.edge.store import tables
+from monitor.edge.store.changes import mentions
 
 
 def question(

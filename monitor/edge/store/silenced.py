@@ -10,7 +10,8 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from monitor.edge import documents
 from monitor.edge.silences import Silence
-from monitor.edge.store import expired, tables
+from monitor.edge.store import tables
+from monitor.edge.store.changes import expired
 from monitor.matching import Matcher
 
 

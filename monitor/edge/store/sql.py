@@ -12,26 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Select,
-    and_,
-    func,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.schema import Table
+from sqlalchemy import Connection, select, update
 
 from monitor.domain import Incident, Rejected, Severity, State
 from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store import (
-    KEPT_REJECTED,
     Audit,
-    IncidentNotFoundError,
     OutboxCount,
     OutboxItem,
     Saved,
@@ -39,13 +26,13 @@ from monitor.edge.store import (
     StoreFailedError,
     Verdict,
     Work,
-    acknowledged,
     exhibits,
+    kept_incidents,
+    kept_rejects,
     kept_slices,
     leasing,
-    merge,
     migrations,
-    only,
+    outgoing,
     retention,
     searching,
     silenced,
@@ -53,9 +40,8 @@ from monitor.edge.store import (
 )
 from monitor.edge.store.database import Database
 from monitor.edge.store.lease import LENGTH, Identity, Lease
+from monitor.edge.store.rows import pairs, upsert
 from monitor.exhibits import Exhibit, Point
-
-_Rows = list[dict[str, Any]]
 
 
 class SqlStore:
@@ -72,7 +58,6 @@ class SqlStore:
 
     def __init__(self, url: str, busy_timeout_seconds: float = 10.0, create: bool = True) -> None:
         self._database = Database(url, busy_timeout_seconds, create)
-        self._insert = sqlite.insert if self._database.sqlite else postgresql.insert
         self._read, self._write = self._database.read, self._database.write
         try:
             self._migrate()
@@ -93,14 +78,6 @@ class SqlStore:
         if not ready:
             with self._database.restructure() as connection:
                 migrations.migrate(connection)
-
-    def _upsert(self, connection: Connection, table: Table, rows: _Rows) -> None:
-        if not rows:
-            return
-        statement = self._insert(table)
-        keys = [column.name for column in table.primary_key]
-        changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), rows)
 
     def commit(self, work: Work) -> None:
         """See `Store`. Refused when another process has committed since the last `load`.
@@ -134,24 +111,24 @@ class SqlStore:
         return landed
 
     def _write_work(self, connection: Connection, work: Work) -> None:
-        self._upsert(
+        upsert(
             connection,
             tables.slices,
             [kept_slices.row(start, data) for start, data in work.slices.items()],
         )
         if work.position is not None:
             document = documents.dumps(dict(work.position)).decode()
-            self._upsert(connection, tables.position, [{"id": 1, "document": document}])
-        self._upsert(
+            upsert(connection, tables.position, [{"id": 1, "document": document}])
+        upsert(
             connection,
             tables.state,
             [{"name": name, "data": data} for name, data in work.state.items()],
         )
-        self._write_incidents(connection, work.incidents)
-        self._queue(connection, work)
-        self._reject(connection, work.rejected)
+        kept_incidents.write(connection, work.incidents)
+        outgoing.queue(connection, work)
+        kept_rejects.add(connection, work.rejected)
         if work.material is not None:
-            exhibits.write(connection, self._upsert, work.material)
+            exhibits.write(connection, work.material)
         retention.apply(connection, work)
 
     def _claim(self, connection: Connection) -> int:
@@ -170,100 +147,18 @@ class SqlStore:
         with self._seen_lock:
             self._seen = max(self._seen, commits)
 
-    def _write_incidents(self, connection: Connection, incoming: Sequence[Incident]) -> None:
-        if not incoming:
-            return
-        stored = self._stored(connection, [incident.id for incident in incoming])
-        history: _Rows = []
-        for incident in incoming:
-            incident, kinds = merge(stored.get(incident.id), incident)
-            stored[incident.id] = incident
-            history += [
-                _audit_row(incident.id, incident.updated_at, kind, "monitor", "") for kind in kinds
-            ]
-        self._upsert(
-            connection,
-            tables.incidents,
-            [_incident_row(stored[i]) for i in dict.fromkeys(i.id for i in incoming)],
-        )
-        if history:
-            connection.execute(insert(tables.audit), history)
-
-    def _stored(self, connection: Connection, ids: Sequence[str]) -> dict[str, Incident]:
-        table = tables.incidents.c
-        found = connection.execute(select(table.document).where(table.id.in_(ids))).scalars()
-        return {i.id: i for i in map(_incident, found)}
-
-    def _queue(self, connection: Connection, work: Work) -> None:
-        rows = [
-            {
-                "notifier": name,
-                "incident": notification.incident.id,
-                "change": notification.change.value,
-                "at": notification.at,
-                "document": documents.dumps(documents.notification_document(notification)).decode(),
-                "status": "pending",
-                "attempts": 0,
-                "next_at": tables.AT_ONCE,
-                "error": "",
-            }
-            for notification in work.notifications
-            for name in work.notifiers
-        ]
-        if rows:
-            connection.execute(self._insert(tables.outbox).on_conflict_do_nothing(), rows)
-
-    def _reject(self, connection: Connection, rejected: Sequence[Rejected]) -> None:
-        if not rejected:
-            return
-        counts: dict[str, int] = {}
-        for one in rejected:
-            counts[one.reason] = counts.get(one.reason, 0) + one.count
-        table = tables.rejected_counts
-        statement = self._insert(table)
-        connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=["reason"],
-                set_={"count": table.c.count + statement.excluded["count"]},
-            ),
-            [{"reason": reason, "count": count} for reason, count in counts.items()],
-        )
-        records = tables.rejected_records.c
-        kept = _pairs(
-            connection.execute(
-                select(records.reason, func.count())
-                .where(records.reason.in_(list(counts)))
-                .group_by(records.reason)
-            )
-        )
-        rows: _Rows = []
-        for one in rejected:
-            if kept.get(one.reason, 0) < KEPT_REJECTED:
-                kept[one.reason] = kept.get(one.reason, 0) + 1
-                rows.append(
-                    {
-                        "reason": one.reason,
-                        "place": one.where,
-                        "detail": one.detail,
-                        "count": one.count,
-                        "raw": one.raw,
-                    }
-                )
-        if rows:
-            connection.execute(insert(tables.rejected_records), rows)
-
     def load(self) -> Saved:
         """See `Store`. Reads one consistent moment."""
         with self._read() as connection:
             self._has_seen(_commits(connection))
             slices, damaged = kept_slices.read(connection)
             where = connection.scalar(select(tables.position.c.document))
-            state = _pairs(connection.execute(select(tables.state.c.name, tables.state.c.data)))
+            state = pairs(connection.execute(select(tables.state.c.name, tables.state.c.data)))
             return Saved(
                 slices=slices,
                 position=None if where is None else documents.loads(where),
                 state=state,
-                incidents=_unresolved(connection),
+                incidents=kept_incidents.unresolved(connection),
                 damaged=damaged,
             )
 
@@ -303,7 +198,7 @@ class SqlStore:
     def open_incidents(self) -> tuple[Incident, ...]:
         """See `Store`."""
         with self._read() as connection:
-            return _unresolved(connection)
+            return kept_incidents.unresolved(connection)
 
     def incidents(
         self,
@@ -321,7 +216,7 @@ class SqlStore:
     ) -> list[Incident]:
         """See `Store`."""
         with self._read() as connection:
-            anchor = None if after is None else self._get(connection, after)
+            anchor = None if after is None else kept_incidents.get(connection, after)
             query = searching.question(
                 state, unresolved, since, until, outcome, method, severity, anchor
             )
@@ -329,108 +224,50 @@ class SqlStore:
 
     def open_counts(self, method: str | None = None) -> dict[str, int]:
         """See `Store`."""
-        table = tables.incidents.c
-        query = select(table.outcome, func.count()).where(table.state != State.RESOLVED.value)
-        if method is not None:
-            query = query.where(table.method == method)
         with self._read() as connection:
-            found = connection.execute(query.group_by(table.outcome).order_by(table.outcome))
-            return _pairs(found)
-
-    def _get(self, connection: Connection, incident_id: str) -> Incident:
-        found = self._stored(connection, [incident_id])
-        if incident_id not in found:
-            raise IncidentNotFoundError(f"no incident {incident_id!r}")
-        return found[incident_id]
+            return kept_incidents.open_counts(connection, method)
 
     def incident(self, id_or_prefix: str) -> Incident:
         """See `Store`."""
-        table = tables.incidents.c
-        query = select(table.id).where(table.id.startswith(id_or_prefix, autoescape=True))
         with self._read() as connection:
-            # LIKE ignores case in SQLite.
-            found = [
-                name
-                for name in connection.execute(query.order_by(table.id)).scalars()
-                if name.startswith(id_or_prefix)
-            ]
-            exact = id_or_prefix if id_or_prefix in found else only(id_or_prefix, found)
-            return self._get(connection, exact)
+            return kept_incidents.look_up(connection, id_or_prefix)
 
     def audit(self, incident_id: str) -> list[Audit]:
         """See `Store`."""
-        table = tables.audit.c
-        query = select(table.at, table.kind, table.actor, table.note)
         with self._read() as connection:
-            found = connection.execute(
-                query.where(table.incident == incident_id).order_by(table.id)
-            )
-            return [Audit(*row) for row in found]
+            return kept_incidents.history(connection, incident_id)
 
     def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str = "") -> Incident:
         """See `Store`."""
         with self._write() as connection:
-            stored = self._get(connection, incident_id)
-            changed = acknowledged(stored)
-            if changed != stored:
-                self._upsert(connection, tables.incidents, [_incident_row(changed)])
-                row = _audit_row(incident_id, at, "acknowledged", actor, note)
-                connection.execute(insert(tables.audit), [row])
-            return changed
+            return kept_incidents.acknowledge(connection, incident_id, at, actor, note)
 
     def label(
         self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str = ""
     ) -> None:
         """See `Store`."""
         with self._write() as connection:
-            self._get(connection, incident_id)
-            self._upsert(
-                connection, tables.labels, [{"incident": incident_id, "verdict": verdict.value}]
-            )
-            row = _audit_row(incident_id, at, f"labelled_{verdict.value}", actor, note)
-            connection.execute(insert(tables.audit), [row])
+            kept_incidents.label(connection, incident_id, verdict, at, actor, note)
 
     def labels(self) -> dict[str, Verdict]:
         """See `Store`."""
-        table = tables.labels.c
         with self._read() as connection:
-            found = connection.execute(select(table.incident, table.verdict).order_by("incident"))
-            return {incident: Verdict(verdict) for incident, verdict in found}
+            return kept_incidents.labels(connection)
 
     def rejected(self) -> dict[str, int]:
         """See `Store`."""
-        table = tables.rejected_counts.c
         with self._read() as connection:
-            found = connection.execute(select(table.reason, table.count).order_by(table.reason))
-            return _pairs(found)
+            return kept_rejects.counts(connection)
 
     def rejected_records(self, limit: int = 100) -> list[Rejected]:
         """See `Store`."""
-        table = tables.rejected_records.c
-        query = select(table.reason, table.place, table.detail, table.count, table.raw)
         with self._read() as connection:
-            found = connection.execute(query.order_by(table.reason, table.id).limit(limit))
-            return [Rejected(*row) for row in found]
+            return kept_rejects.records(connection, limit)
 
     def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
         """See `Store`."""
-        waiting, earlier = tables.outbox.c, tables.outbox.alias().c
-        overtakes = (
-            select(earlier.id)
-            .where(
-                earlier.status == "pending",
-                earlier.next_at > now,
-                earlier.notifier == waiting.notifier,
-                earlier.incident == waiting.incident,
-                earlier.id < waiting.id,
-            )
-            .exists()
-        )
-        query = _items().where(
-            and_(waiting.status == "pending", waiting.next_at <= now, ~overtakes)
-        )
         with self._read() as connection:
-            return [_item(row) for row in connection.execute(query.order_by("id").limit(limit))]
+            return outgoing.due(connection, now, limit)
 
     def sent(self, *items: OutboxItem) -> None:
         """See `Store`."""
@@ -446,26 +283,17 @@ class SqlStore:
 
     def failed(self, item: OutboxItem, error: str, retry_at: datetime | None) -> None:
         """See `Store`."""
-        values: dict[str, Any] = {"attempts": tables.outbox.c.attempts + 1, "error": error}
-        values |= {"status": "parked"} if retry_at is None else {"next_at": retry_at}
-        self._mark([item], values)
+        self._mark([item], outgoing.after_failure(error, retry_at))
 
     def _mark(self, items: Sequence[OutboxItem], values: Mapping[str, Any]) -> None:
         with self._write() as connection:
             leasing.confirm(connection, self._me, self._epoch)
-            ids = tables.outbox.c.id.in_([item.id for item in items])
-            connection.execute(update(tables.outbox).where(ids).values(**values))
+            outgoing.mark(connection, items, values)
 
     def fates(self, notifier: str, incidents: Iterable[str]) -> dict[str, frozenset[str]]:
         """See `Store`."""
-        table, wanted = tables.outbox.c, list(incidents)
-        query = select(table.incident, table.status).distinct()
-        query = query.where(table.notifier == notifier, table.status != "pending")
-        found: dict[str, frozenset[str]] = dict.fromkeys(wanted, frozenset())
         with self._read() as connection:
-            for incident, status in connection.execute(query.where(table.incident.in_(wanted))):
-                found[incident] |= {status}
-        return found
+            return outgoing.fates(connection, notifier, incidents)
 
     def add_silence(self, silence: Silence) -> None:
         """See `Store`."""
@@ -484,27 +312,18 @@ class SqlStore:
 
     def told(self, notifier: str) -> tuple[Incident, ...]:
         """See `Store`."""
-        table = tables.outbox.c
-        sent = select(table.incident).where(table.notifier == notifier, table.status == "sent")
         with self._read() as connection:
-            return _unresolved(connection, tables.incidents.c.id.in_(sent))
+            return outgoing.told(connection, notifier)
 
     def outbox(self) -> list[OutboxCount]:
         """See `Store`."""
-        table = tables.outbox.c
-        query = select(table.notifier, table.status, func.count())
         with self._read() as connection:
-            found = connection.execute(
-                query.group_by(table.notifier, table.status).order_by(table.notifier, table.status)
-            )
-            return [OutboxCount(*row) for row in found]
+            return outgoing.counts(connection)
 
     def parked(self, limit: int = 100) -> list[OutboxItem]:
         """See `Store`."""
-        table = tables.outbox.c
-        query = _items().where(table.status == "parked").order_by(table.id.desc()).limit(limit)
         with self._read() as connection:
-            return [_item(row) for row in connection.execute(query)]
+            return outgoing.parked(connection, limit)
 
     def take_lease(self, length: timedelta = LENGTH) -> Lease:
         """See `Store`."""
@@ -548,48 +367,3 @@ class SqlStore:
 
 def _commits(connection: Connection) -> int:
     return int(connection.execute(select(tables.generation.c.commits)).scalar_one())
-
-
-def _unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:
-    table = tables.incidents.c
-    found = connection.execute(
-        select(table.document)
-        .where(table.state != State.RESOLVED.value, *also)
-        .order_by(table.opened_at, table.id)
-    )
-    return tuple(map(_incident, found.scalars()))
-
-
-def _incident(document: str) -> Incident:
-    return documents.incident_from(documents.loads(document))
-
-
-def _incident_row(incident: Incident) -> dict[str, Any]:
-    return {
-        "id": incident.id,
-        "state": incident.state.value,
-        "method": incident.finding.method.value,
-        "outcome": incident.finding.outcome,
-        "opened_at": incident.opened_at,
-        "resolved_at": incident.resolved_at,
-        "document": documents.dumps(documents.incident_document(incident)).decode(),
-    }
-
-
-def _audit_row(incident: str, at: datetime, kind: str, actor: str, note: str) -> dict[str, Any]:
-    return {"incident": incident, "at": at, "kind": kind, "actor": actor, "note": note}
-
-
-def _pairs(found: Iterable[Any]) -> dict[Any, Any]:
-    return {row[0]: row[1] for row in found}
-
-
-def _items() -> Select[Any]:
-    table = tables.outbox.c
-    return select(table.id, table.notifier, table.document, table.attempts, table.error)
-
-
-def _item(row: Sequence[Any]) -> OutboxItem:
-    number, notifier, document, attempts, error = row
-    notification = documents.notification_from(documents.loads(document))
-    return OutboxItem(number, notifier, notification, attempts, error)

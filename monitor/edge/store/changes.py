@@ -1,0 +1,92 @@
+"""What a change makes of a stored incident or silence; the same in every store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from monitor.domain import Incident, State
+from monitor.edge.silences import Silence
+from monitor.edge.store.errors import (
+    ConflictError,
+    IncidentNotFoundError,
+    SilenceNotFoundError,
+)
+
+
+def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[str, ...]]:
+    """What to write for `incoming`, and what has changed, for the audit.
+
+    The monitor does not see operators at work: an acknowledgement in the store is newer than
+    the monitor's "open" and stays.
+    """
+    if stored is None:
+        kinds: tuple[str, ...] = (
+            ("opened",) if incoming.state is not State.RESOLVED else ("opened", "resolved")
+        )
+        return incoming, kinds
+    kinds = ()
+    if stored.state is State.ACKNOWLEDGED and incoming.state is State.OPEN:
+        incoming = replace(incoming, state=State.ACKNOWLEDGED)
+    if stored.state is State.RESOLVED and incoming.state is not State.RESOLVED:
+        kinds += ("reopened",)
+    if len(incoming.worsened_at) > len(stored.worsened_at):
+        kinds += ("worsened",)
+    if incoming.severity.rank > stored.severity.rank:
+        kinds += (f"severity_{incoming.severity.value}",)
+    if len(incoming.causes) > len(stored.causes):
+        kinds += ("refined",)
+    if stored.state is not State.RESOLVED and incoming.state is State.RESOLVED:
+        kinds += (f"merged_into_{incoming.merged_into}" if incoming.merged_into else "resolved",)
+    return incoming, kinds
+
+
+def mentions(incident: Incident, words: Iterable[str]) -> bool:
+    """True when every word occurs in what the incident is about, whatever the case.
+
+    That is its id, outcome, causes, path and error codes; `attribute=value` may be a word.
+    """
+    finding = incident.finding
+    causes = [f"{n}={v}" for c in incident.causes for n, values in c.selector for v in values]
+    about = (incident.id, finding.outcome, *causes, *finding.path, *finding.codes)
+    text = "\n".join(about).casefold()
+    return all(word.casefold() in text for word in words)
+
+
+def acknowledged(stored: Incident) -> Incident:
+    """The incident after an operator took it on; unchanged if that was so already."""
+    if stored.state is State.RESOLVED:
+        raise ConflictError(f"incident {stored.id} is already resolved; label it instead")
+    return replace(stored, state=State.ACKNOWLEDGED)
+
+
+def expired(prefix: str, found: Sequence[Silence], at: datetime, actor: str) -> Silence:
+    """The one silence of `found`, ended.
+
+    Raises:
+        SilenceNotFoundError: there is none, or several.
+        ConflictError: it has ended already.
+    """
+    if len(found) != 1:
+        what = "is short for several silences" if found else "is no silence"
+        raise SilenceNotFoundError(f"{prefix!r} {what}; `least-monitor silence list` lists them")
+    silence = found[0]
+    if silence.ends_at <= at:
+        raise ConflictError(f"silence {silence.id} has ended already")
+    return replace(silence, ends_at=at, expired_by=actor)
+
+
+def only(prefix: str, found: list[str]) -> str:
+    """The one id that starts with `prefix`.
+
+    Raises:
+        IncidentNotFoundError: none does, or several do.
+    """
+    if not found:
+        raise IncidentNotFoundError(f"no incident {prefix!r}; `least-monitor incidents` lists them")
+    if len(found) > 1:
+        raise IncidentNotFoundError(
+            f"{prefix!r} is short for several incidents: {', '.join(found[:5])}"
+        )
+    return found[0]
