@@ -35,9 +35,11 @@ from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store import (
     KEPT_REJECTED,
+    ChangedError,
     ConflictError,
     IncidentNotFoundError,
     LeadershipLostError,
+    Seen,
     SilenceNotFoundError,
     Store,
     StoreError,
@@ -249,11 +251,37 @@ def test_incidents_are_listed_newest_first_in_pages(store: Store) -> None:
     store.commit(Work(incidents=tuple(all_of_them)))
     seen: list[str] = []
     after = None
-    for _ in range(4):
-        page = store.incidents(limit=2, after=after)
+    while page := store.incidents(limit=2, after=after):
         seen += [i.id for i in page]
-        after = seen[-1]
+        after = (page[-1].opened_at, page[-1].id)
     assert seen == ["i4", "i3", "i2", "i1", "i0"]
+    # A place needs nobody there: what stood at the end of a page may be gone by now.
+    behind = store.incidents(after=(NOON + HALF_HOUR, "i1x"))
+    assert [i.id for i in behind] == ["i1", "i0"]
+
+
+def test_a_change_is_refused_when_the_incident_is_not_as_it_was_seen(store: Store) -> None:
+    store.commit(Work(incidents=(incident("a1"),)))
+    seen = Seen(store.incident("a1"), len(store.audit("a1")))
+    store.label("a1", Verdict.TRUE, NOON, "maria", seen=seen)
+    for change in (
+        lambda: store.label("a1", Verdict.FALSE, NOON, "li", seen=seen),
+        lambda: store.acknowledge("a1", NOON, "li", seen=seen),
+    ):
+        with pytest.raises(ChangedError, match="has changed meanwhile"):
+            change()
+    assert store.labels() == {"a1": Verdict.TRUE}
+    assert store.incident("a1").state is State.OPEN
+    now = Seen(store.incident("a1"), len(store.audit("a1")))
+    assert store.acknowledge("a1", NOON, "li", seen=now).state is State.ACKNOWLEDGED
+
+
+def test_a_silence_is_found_by_its_start(store: Store) -> None:
+    made = Silence.of(["airline=AC"], NOON + HALF_HOUR, NOON, "maria")
+    store.add_silence(made)
+    assert store.silence(made.id[:3]) == made
+    with pytest.raises(SilenceNotFoundError):
+        store.silence("zz")
 
 
 def test_incidents_are_found_by_state_time_outcome_and_method(store: Store) -> None:
@@ -910,7 +938,7 @@ def test_slices_of_a_time_are_read_without_the_others(store: Store) -> None:
         ({"text": "100%"}, []),
         ({"text": "severity"}, []),
         ({"text": "airline", "limit": 2}, ["d4", "c3"]),
-        ({"text": "airline", "limit": 2, "after": "c3"}, ["b2", "a1"]),
+        ({"text": "airline", "limit": 2, "after": (NOON + 2 * HALF_HOUR, "c3")}, ["b2", "a1"]),
         ({"severity": Severity.CRITICAL}, ["b2"]),
         ({"severity": Severity.INFO}, ["d4", "c3", "a1"]),
         ({"until": NOON + 2 * HALF_HOUR}, ["b2", "a1"]),

@@ -248,8 +248,8 @@ def test_a_silence_that_makes_no_sense_is_refused(
 ) -> None:
     body = {"match": ["airline=AC"], "length": "2h", "actor": "maria"} | change
     answer = client.post("/api/v1/silences", json=body, headers=BEARER)
-    assert answer.status_code == 400
-    assert complaint in answer.json()["error"]
+    assert answer.status_code == 422
+    assert complaint in answer.json()["detail"]
 
 
 def test_the_console_shows_and_takes_silences(client: TestClient, state: LiveState) -> None:

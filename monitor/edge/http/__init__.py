@@ -10,10 +10,13 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
@@ -22,16 +25,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from monitor.edge.console import NEWEST, Console
-from monitor.edge.http.api import Api, json
+from monitor.edge.http.api import Api
 from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, ReadOnlyStandby, is_loopback
+from monitor.edge.http.problems import problem, refusal
 from monitor.edge.status import AppState
-from monitor.edge.store import (
-    ConflictError,
-    IncidentNotFoundError,
-    SilenceNotFoundError,
-    StoreError,
-)
+from monitor.edge.store import StoreError
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
@@ -63,7 +62,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         )
 
     def incidents(request: Request) -> Response:
-        found, following = api.find(request, state.status.method)
+        found, following = api.find(request, state.status.method, forms=True)
         return console.incidents(state.status, found, following, dict(request.query_params))
 
     def incident(request: Request) -> Response:
@@ -82,10 +81,12 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         return console.graph(state.status, request.query_params.get("node") or None)
 
     def failure(request: Request, error: Exception) -> Response:
-        status, reason = _explain(error)
-        if request.url.path.startswith("/api/") or status == 401:
-            return json({"error": reason}, status)
-        return console.error(state.status, status, reason)
+        refused = refusal(error)
+        if request.url.path.startswith("/api/"):
+            return problem(refused)
+        page = console.error(state.status, refused.status_code, refused.detail)
+        page.headers.update(refused.headers or {})
+        return page
 
     return Starlette(
         routes=[
@@ -94,8 +95,7 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/incidents/{id}", incident),
             Route("/incidents/{id}/acknowledge", forms.acknowledge, methods=["POST"]),
             Route("/incidents/{id}/label", forms.label, methods=["POST"]),
-            Route("/silences", silences),
-            Route("/silences", forms.silence, methods=["POST"]),
+            _read_or_add("/silences", silences, forms.silence),
             Route("/silences/{id}/expire", forms.expire_silence, methods=["POST"]),
             Route("/graph", graph),
             Route("/console.css", console.css),
@@ -107,8 +107,8 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
             Route("/api/v1/incidents/{id}", api.incident),
             Route("/api/v1/incidents/{id}/acknowledge", api.acknowledge, methods=["POST"]),
             Route("/api/v1/incidents/{id}/label", api.label, methods=["POST"]),
-            Route("/api/v1/silences", api.silences),
-            Route("/api/v1/silences", api.silence, methods=["POST"]),
+            _read_or_add("/api/v1/silences", api.silences, api.add_silence),
+            Route("/api/v1/silences/{id}", api.silence),
             Route("/api/v1/silences/{id}/expire", api.expire_silence, methods=["POST"]),
             Route("/api/v1/graph", api.graph),
             Route("/api/v1/rejected", api.rejected),
@@ -123,14 +123,19 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
     )
 
 
-def _explain(error: Exception) -> tuple[int, str]:
-    if isinstance(error, HTTPException):
-        return error.status_code, error.detail
-    if isinstance(error, IncidentNotFoundError | SilenceNotFoundError):
-        return 404, str(error)
-    if isinstance(error, ConflictError):
-        return 409, str(error)
-    return 503, str(error)
+def _read_or_add(
+    path: str,
+    read: Callable[[Request], Response],
+    add: Callable[[Request], Awaitable[Response]],
+) -> Route:
+    """One route for both: of two, the first alone would say which methods there are."""
+
+    async def either(request: Request) -> Response:
+        if request.method == "POST":
+            return await add(request)
+        return cast(Response, await run_in_threadpool(read, request))
+
+    return Route(path, either, methods=["GET", "POST"])
 
 
 @dataclass(frozen=True, slots=True)

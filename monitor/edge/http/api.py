@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
+from urllib.parse import urlencode
 
 from prometheus_client.exposition import choose_encoder
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from monitor import __version__
-from monitor.domain import Incident, State
+from monitor.domain import Incident, Method, Severity, State
 from monitor.edge import documents
 from monitor.edge.http import openapi
-from monitor.edge.silences import Hush, Silence, described, hushed, length_of_time, until
+from monitor.edge.http.answers import conditional, require_match, tag
+from monitor.edge.http.bodies import json_body, new_silence
+from monitor.edge.http.problems import Refusal
+from monitor.edge.http.questions import MOST, PAGE, Question, cursor
+from monitor.edge.silences import Hush, Silence, described, hushed
+from monitor.edge.silences import until as open_until
 from monitor.edge.status import AppState
-from monitor.edge.store import Verdict
+from monitor.edge.store import Seen, Verdict
 
-PAGE = 50
-"""Incidents on a page unless asked otherwise."""
-
-_MOST = 500
-_LARGEST_BODY = 64 * 1024
 _PARKED_SHOWN = 20
-_MOST_MATCHERS = 20
-
-_Choice = TypeVar("_Choice", bound=Enum)
+_LONGEST_ID = 200
+_FILTERS = (
+    "state", "since", "until", "outcome", "method", "severity", "text", "limit", "after",
+)  # fmt: skip
 
 
 class Api:
@@ -37,6 +36,7 @@ class Api:
 
     def __init__(self, state: AppState) -> None:
         self._state = state
+        self._description = documents.dumps(openapi.document())
 
     def metrics(self, request: Request) -> Response:
         """Prometheus' text or OpenMetrics, as the scraper asks."""
@@ -57,6 +57,7 @@ class Api:
 
     def status(self, request: Request) -> Response:
         """How the daemon is, with the newest tick in numbers."""
+        _nothing_asked(request)
         status = self._state.status
         diagnosis = status.diagnosis
         body: dict[str, Any] = {
@@ -89,33 +90,34 @@ class Api:
         if diagnosis is not None:
             tick = documents.diagnosis_document(diagnosis)
             body["tick"] = {k: v for k, v in tick.items() if k not in ("edges", "findings")}
-        return json(body)
+        return conditional(request, documents.dumps(body))
 
     def openapi(self, request: Request) -> Response:
         """This interface, described."""
-        return json(openapi.document())
+        _nothing_asked(request)
+        return conditional(request, self._description)
 
     def rejected(self, request: Request) -> Response:
         """Records that could not be understood: all counted, the first of each kind shown."""
+        _nothing_asked(request)
         store = self._state.store
-        return json(
-            {
-                "counts": store.rejected(),
-                "records": [
-                    {
-                        "reason": r.reason,
-                        "where": r.where,
-                        "detail": r.detail,
-                        "count": r.count,
-                        "raw": r.raw.decode(errors="replace"),
-                    }
-                    for r in store.rejected_records()
-                ],
-            }
-        )
+        body = {
+            "counts": store.rejected(),
+            "records": [
+                {
+                    "reason": r.reason,
+                    "where": r.where,
+                    "detail": r.detail,
+                    "count": r.count,
+                    "raw": r.raw.decode(errors="replace"),
+                }
+                for r in store.rejected_records()
+            ],
+        }
+        return conditional(request, documents.dumps(body))
 
     def find(
-        self, request: Request, method: str | None = None
+        self, request: Request, method: str | None = None, forms: bool = False
     ) -> tuple[list[Incident], str | None]:
         """The incidents asked for, and where the next page starts.
 
@@ -123,41 +125,58 @@ class Api:
             request: its query says which.
             method: only of this one unless the query names another, or with an empty
                 ``method=`` all.
+            forms: empty parameters count as left out.
         """
-        asked = request.query_params
-        limit = _limit(asked.get("limit"))
+        asked = Question(request.query_params, _FILTERS, forms)
+        limit, after = asked.number("limit", PAGE, MOST), asked.place("after")
+        state, chosen = asked.choice("state", State), asked.choice("method", Method)
+        since, until = asked.time("since"), asked.time("until")
+        outcome, text = asked.text("outcome"), asked.text("text")
+        severity = asked.choice("severity", Severity)
+        asked.check()
+        if "method" not in request.query_params:
+            named = method
+        else:
+            named = None if chosen is None else chosen.value
         found = self._state.store.incidents(
-            state=choice(State, asked["state"], "state") if asked.get("state") else None,
-            since=_asked_time(asked.get("since")),
-            outcome=asked.get("outcome") or None,
-            method=asked.get("method", method) or None,
+            state=state,
+            since=since,
+            until=until,
+            outcome=outcome,
+            method=named,
+            severity=severity,
+            text=text,
             limit=limit + 1,
-            after=asked.get("after") or None,
+            after=after,
         )
-        following = found[limit - 1].id if len(found) > limit else None
+        following = None
+        if len(found) > limit:
+            following = cursor((found[limit - 1].opened_at, found[limit - 1].id))
         return found[:limit], following
 
     def incidents(self, request: Request) -> Response:
         """Newest first, in pages: ``next`` goes into ``after``."""
         found, following = self.find(request)
-        return json(
-            {"incidents": [documents.incident_document(i) for i in found], "next": following}
-        )
+        body = {"incidents": [documents.incident_document(i) for i in found], "next": following}
+        headers = {}
+        if following is not None:
+            query = urlencode({**request.query_params, "after": following})
+            headers["Link"] = f'<{request.url.path}?{query}>; rel="next"'
+        return conditional(request, documents.dumps(body), headers)
 
     def incident(self, request: Request) -> Response:
         """One incident, by id or a prefix of it, with its history."""
+        _nothing_asked(request)
+        return conditional(request, self._history(_id(request))[0])
+
+    def _history(self, wanted: str) -> tuple[bytes, Seen]:
         store = self._state.store
-        incident = store.incident(request.path_params["id"])
-        label = store.labels().get(incident.id)
-        history = documents.incident_history(incident, store.audit(incident.id), label)
+        incident = store.incident(wanted)
+        audit = store.audit(incident.id)
         hush = self.hush(incident)
-        return json(
-            history
-            | {
-                "silenced": hush
-                and {"reason": hush.reason, "until": documents.time_text(hush.until)}
-            }
-        )
+        silenced = hush and {"reason": hush.reason, "until": documents.time_text(hush.until)}
+        history = documents.incident_history(incident, audit, store.labels().get(incident.id))
+        return documents.dumps(history | {"silenced": silenced}), Seen(incident, len(audit))
 
     def hush(self, incident: Incident) -> Hush | None:
         """Why nobody hears of it now."""
@@ -169,161 +188,121 @@ class Api:
 
     def silences(self, request: Request) -> Response:
         """Silences, newest first, and the windows of the configuration."""
+        _nothing_asked(request)
         now = datetime.now(UTC)
-        return json(
-            {
-                "silences": [
-                    documents.silence_document(s, now) for s in self._state.store.silences()
-                ],
-                "maintenance": [
-                    {
-                        "match": [str(matcher) for matcher in window.matchers],
-                        "when": described(window),
-                        "note": window.note,
-                        "open_until": _time(until(window, now)),
-                    }
-                    for window in self._state.status.maintenance
-                ],
-            }
-        )
+        body = {
+            "silences": [documents.silence_document(s, now) for s in self._state.store.silences()],
+            "maintenance": [
+                {
+                    "match": [str(matcher) for matcher in window.matchers],
+                    "when": described(window),
+                    "note": window.note,
+                    "open_until": _time(open_until(window, now)),
+                }
+                for window in self._state.status.maintenance
+            ],
+        }
+        return conditional(request, documents.dumps(body))
 
-    async def silence(self, request: Request) -> Response:
+    def silence(self, request: Request) -> Response:
+        """One silence, by id or a prefix of it."""
+        _nothing_asked(request)
+        found = self._state.store.silence(_id(request))
+        return conditional(request, _silence(found, datetime.now(UTC)))
+
+    async def add_silence(self, request: Request) -> Response:
         """POST ``{"match": […], "ends_at": … or "length": "2h", "actor": …, "note": …}``."""
-        body = await _body(request)
-        made = new_silence(body, body.get("match"), datetime.now(UTC))
+        made = new_silence(await json_body(request), datetime.now(UTC))
         await run_in_threadpool(self._state.store.add_silence, made)
-        return json(documents.silence_document(made, made.created_at), 201)
+        content = _silence(made, made.created_at)
+        headers = {"Location": f"/api/v1/silences/{made.id}", "ETag": tag(content)}
+        return Response(content, 201, headers, "application/json")
 
     async def expire_silence(self, request: Request) -> Response:
         """POST ``{"actor": …}``."""
-        body = await _body(request)
-        actor, now = checked_text(body, "actor", 200), datetime.now(UTC)
-        store, wanted = self._state.store, request.path_params["id"]
-        ended = await run_in_threadpool(store.expire_silence, wanted, now, actor)
-        return json(documents.silence_document(ended, now))
+        body, now = await json_body(request), datetime.now(UTC)
+        actor = body.actor()
+        body.check()
+        store, wanted = self._state.store, _id(request)
+
+        def change() -> bytes:
+            silence = store.silence(wanted)
+            require_match(request, _silence(silence, now))
+            return _silence(store.expire_silence(silence.id, now, actor), now)
+
+        return _changed(await run_in_threadpool(change))
 
     def graph(self, request: Request) -> Response:
-        """The learned graph of the newest tick."""
+        """The learned graph of the newest tick; with ``node`` only the edges at it."""
+        asked = Question(request.query_params, ("node",))
+        node = asked.text("node")
+        asked.check()
         diagnosis = self._state.status.diagnosis
         if diagnosis is None:
-            raise HTTPException(503, "no tick yet")
+            raise Refusal(503, "no tick yet", "no-tick", headers={"Retry-After": "60"})
         document = documents.diagnosis_document(diagnosis)
-        wanted = ("at", "nodes", "delta", "fit_status", "edges")
-        return json({name: document[name] for name in wanted})
+        body = {name: document[name] for name in ("at", "nodes", "delta", "fit_status", "edges")}
+        if node is not None:
+            body["edges"] = [e for e in body["edges"] if node in (e["source"], e["target"])]
+        return conditional(request, documents.dumps(body))
 
     async def acknowledge(self, request: Request) -> Response:
         """POST ``{"actor": …, "note": …}``."""
-        body = await _body(request)
-        actor, note = checked_text(body, "actor", 200), checked_text(body, "note", 2000, "")
-        store, wanted = self._state.store, request.path_params["id"]
+        body = await json_body(request)
+        actor, note = body.actor(), body.note()
+        body.check()
+        store, wanted = self._state.store, _id(request)
 
-        def change() -> Incident:
-            return store.acknowledge(store.incident(wanted).id, datetime.now(UTC), actor, note)
+        def change() -> bytes:
+            name, seen = self._asked_for(request, wanted)
+            store.acknowledge(name, datetime.now(UTC), actor, note, seen)
+            return self._history(name)[0]
 
-        return json(documents.incident_document(await run_in_threadpool(change)))
+        return _changed(await run_in_threadpool(change))
 
     async def label(self, request: Request) -> Response:
         """POST ``{"verdict": "true" | "false" | "expected", "actor": …, "note": …}``."""
-        body = await _body(request)
-        actor, note = checked_text(body, "actor", 200), checked_text(body, "note", 2000, "")
-        verdict = choice(Verdict, checked_text(body, "verdict", 20), "verdict")
-        store, wanted = self._state.store, request.path_params["id"]
+        body = await json_body(request)
+        actor, note, verdict = body.actor(), body.note(), body.choice("verdict", Verdict)
+        body.check()
+        store, wanted = self._state.store, _id(request)
 
-        def change() -> str:
-            incident = store.incident(wanted)
-            store.label(incident.id, verdict, datetime.now(UTC), actor, note)
-            return incident.id
+        def change() -> bytes:
+            name, seen = self._asked_for(request, wanted)
+            store.label(name, verdict, datetime.now(UTC), actor, note, seen)
+            return self._history(name)[0]
 
         changed = await run_in_threadpool(change)
         self._state.metrics.labelled(verdict.value)
-        return json({"id": changed, "label": verdict.value})
+        return _changed(changed)
+
+    def _asked_for(self, request: Request, wanted: str) -> tuple[str, Seen | None]:
+        """The incident to change; with ``If-Match`` also what it has to be like.
+
+        The store looks again inside its transaction: nobody comes in between.
+        """
+        content, seen = self._history(wanted)
+        return seen.incident.id, seen if require_match(request, content) else None
 
 
-def new_silence(fields: Mapping[str, Any], match: object, now: datetime) -> Silence:
-    """From what an operator sent."""
-    actor, note = checked_text(fields, "actor", 200), checked_text(fields, "note", 2000, "")
-    if not isinstance(match, list) or not all(isinstance(text, str) for text in match):
-        raise HTTPException(400, "'match' must be a list of matchers, as airline=AC")
-    if len(match) > _MOST_MATCHERS:
-        raise HTTPException(400, f"'match' has more than {_MOST_MATCHERS} matchers")
-    ends, length = checked_text(fields, "ends_at", 40, ""), checked_text(fields, "length", 20, "")
-    if bool(ends) == bool(length):
-        raise HTTPException(400, "give 'ends_at' or 'length', one of them")
-    starts = _asked_time(checked_text(fields, "starts_at", 40, ""), "starts_at")
-    try:
-        end = _asked_time(ends, "ends_at") or (starts or now) + length_of_time(length)
-        return Silence.of(match, end, now, actor, note, starts)
-    except (ValueError, OverflowError) as error:
-        raise HTTPException(400, str(error)) from None
+def _changed(content: bytes) -> Response:
+    return Response(content, 200, {"ETag": tag(content)}, "application/json")
 
 
-def json(body: object, status: int = 200) -> Response:
-    """A JSON response with stable key order."""
-    return Response(documents.dumps(body), status, media_type="application/json")
+def _silence(silence: Silence, now: datetime) -> bytes:
+    return documents.dumps(documents.silence_document(silence, now))
 
 
 def _time(at: datetime | None) -> str | None:
     return None if at is None else documents.time_text(at)
 
 
-def _asked_time(text: str | None, name: str = "since") -> datetime | None:
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise HTTPException(400, f"{name}={text!r} is no ISO-8601 time") from None
-    if at.tzinfo is None:
-        raise HTTPException(400, f"{name}={text!r} has no time zone; append Z for UTC")
-    return at
+def _id(request: Request) -> str:
+    wanted: str = request.path_params["id"]
+    if len(wanted) > _LONGEST_ID or "\0" in wanted:
+        raise Refusal(404, f"no id is longer than {_LONGEST_ID} characters", "not-found")
+    return wanted
 
 
-def choice(kind: type[_Choice], text: str, name: str) -> _Choice:
-    """One of the known words."""
-    try:
-        return kind(text)
-    except ValueError:
-        known = ", ".join(member.value for member in kind)
-        raise HTTPException(400, f"{name}={text!r} is none of {known}") from None
-
-
-def _limit(text: str | None) -> int:
-    if not text:
-        return PAGE
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _MOST:
-        raise HTTPException(400, f"limit={text!r} is not a number from 1 to {_MOST}")
-    return int(text)
-
-
-async def read_body(request: Request, kind: str) -> bytes:
-    """The body, if it is of this type and not too large."""
-    if request.headers.get("content-type", "").partition(";")[0].strip() != kind:
-        raise HTTPException(415, f"send Content-Type: {kind}")
-    text = b""
-    async for chunk in request.stream():
-        text += chunk
-        if len(text) > _LARGEST_BODY:
-            raise HTTPException(413, f"more than {_LARGEST_BODY} bytes")
-    return text
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    # A form that another site makes the browser send cannot have this type.
-    text = await read_body(request, "application/json")
-    try:
-        body = documents.loads(text)
-    except ValueError as error:
-        raise HTTPException(400, f"not JSON: {error}") from None
-    if not isinstance(body, dict):
-        raise HTTPException(400, "send a JSON object")
-    return body
-
-
-def checked_text(
-    body: Mapping[str, Any], name: str, longest: int, default: str | None = None
-) -> str:
-    """A field of the body; without a default it must not be empty."""
-    value = body.get(name, default)
-    if not isinstance(value, str) or len(value) > longest or (default is None and not value):
-        raise HTTPException(400, f"{name!r} must be a text of at most {longest} characters")
-    return value
+def _nothing_asked(request: Request) -> None:
+    Question(request.query_params, ()).check()

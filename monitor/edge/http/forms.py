@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from urllib.parse import parse_qsl, quote
 
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from monitor.domain import Incident
-from monitor.edge.http.api import checked_text, choice, new_silence, read_body
+from monitor.edge.http.bodies import Fields, new_silence, read_body
 from monitor.edge.http.guard import same_token
+from monitor.edge.http.problems import Refusal
 from monitor.edge.status import AppState
 from monitor.edge.store import Verdict
 
@@ -36,8 +36,9 @@ class Forms:
 
     async def acknowledge(self, request: Request) -> Response:
         """Fields: token, actor, note."""
-        fields = await self._fields(request)
-        actor, note = checked_text(fields, "actor", 200), checked_text(fields, "note", 2000, "")
+        fields = Fields(await self._fields(request))
+        actor, note = fields.actor(), fields.note()
+        fields.check(strict=False)
         store = self._state.store
 
         def change(incident: Incident) -> None:
@@ -47,9 +48,9 @@ class Forms:
 
     async def label(self, request: Request) -> Response:
         """Fields: token, actor, note, verdict."""
-        fields = await self._fields(request)
-        actor, note = checked_text(fields, "actor", 200), checked_text(fields, "note", 2000, "")
-        verdict = choice(Verdict, checked_text(fields, "verdict", 20), "verdict")
+        fields = Fields(await self._fields(request))
+        actor, note, verdict = fields.actor(), fields.note(), fields.choice("verdict", Verdict)
+        fields.check(strict=False)
         store, metrics = self._state.store, self._state.metrics
 
         def change(incident: Incident) -> None:
@@ -62,14 +63,16 @@ class Forms:
         """Fields: token, actor, note, match (one a line), length."""
         fields = await self._fields(request)
         match = [line.strip() for line in fields.get("match", "").splitlines() if line.strip()]
-        made = new_silence(fields, match, datetime.now(UTC))
+        made = new_silence(Fields({**fields, "match": match}), datetime.now(UTC), strict=False)
         await run_in_threadpool(self._state.store.add_silence, made)
         return RedirectResponse("/silences", 303)
 
     async def expire_silence(self, request: Request) -> Response:
         """Fields: token, actor."""
         fields = await self._fields(request)
-        actor, now = checked_text(fields, "actor", 200), datetime.now(UTC)
+        form, now = Fields(fields), datetime.now(UTC)
+        actor = form.actor()
+        form.check(strict=False)
         wanted = request.path_params["id"]
         await run_in_threadpool(self._state.store.expire_silence, wanted, now, actor)
         return RedirectResponse("/silences", 303)
@@ -80,11 +83,11 @@ class Forms:
             pairs = parse_qsl(text.decode(), keep_blank_values=True, errors="strict")
             fields = {name: value.strip() for name, value in pairs}
         except UnicodeDecodeError:
-            raise HTTPException(400, "the form is not UTF-8") from None
+            raise Refusal(400, "the form is not UTF-8") from None
         if self._token is None:
-            raise HTTPException(403, "no token is set: [http] token_file allows changes")
+            raise Refusal(403, "no token is set: [http] token_file allows changes", "no-token")
         if not same_token(fields.get("token", ""), self._token):
-            raise HTTPException(403, "the token is not the right one; go back and try again")
+            raise Refusal(403, "the token is not the right one; go back and try again")
         return fields
 
     async def _change(self, request: Request, change: Callable[[Incident], None]) -> Response:

@@ -8,21 +8,27 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 
+import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from monitor.edge.http.api import json
+from monitor.edge.http.answers import zipped
+from monitor.edge.http.problems import Refusal, occurrence, problem, refusal
 from monitor.edge.status import AppState
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_log = structlog.get_logger("http")
+
 _OPEN_TO_ALL = ("/healthz", "/readyz")
 _SAFE = ("GET", "HEAD")
 
@@ -45,7 +51,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """ASGI middleware: access first, headers last."""
+    """ASGI middleware: access first, headers last; what breaks behind it is an answer too."""
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
         self._app = app
@@ -58,28 +64,41 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        begun = False
+
         async def send_with_headers(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                if scope["path"].startswith("/api/"):
+                    headers.add_vary_header("Authorization")
+                if "etag" in headers and headers.get("content-encoding") == "gzip":
+                    headers["etag"] = zipped(headers["etag"])
+            elif scope["method"] == "HEAD":
+                message = {**message, "body": b""}
             await send(message)
 
-        refusal = self._refusal(scope)
-        if refusal is None:
-            await self._app(scope, receive, send_with_headers)
+        refused = self._refusal(scope)
+        if refused is not None:
+            await problem(refused)(scope, receive, send_with_headers)
             return
-        status, reason = refusal
-        answer = json({"error": reason}, status)
-        if status == 401:
-            answer.headers["WWW-Authenticate"] = 'Basic realm="least-monitor", charset="UTF-8"'
-        await answer(scope, receive, send_with_headers)
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception as error:
+            name = occurrence()
+            _log.exception("a request met a bug", path=scope["path"], instance=name)
+            if begun:
+                raise
+            await problem(refusal(error), name)(scope, receive, send_with_headers)
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope) -> Refusal | None:
         headers = Headers(scope=scope)
         if self._local and not is_loopback(_hostname(headers.get("host", ""))):
             # Another site's name that resolves to 127.0.0.1 would let that site read us.
-            return 421, "ask for localhost or 127.0.0.1"
+            return Refusal(421, "ask for localhost or 127.0.0.1")
         change = scope["method"] not in _SAFE
         if change and scope["path"].startswith(FORMS):
             # The form itself carries the token, and its handler asks for it; what reading
@@ -88,10 +107,21 @@ class Guard:
         if not change and (self._local or scope["path"] in _OPEN_TO_ALL):
             return None
         if self._token is None:
-            return 403, "no token is set: [http] token_file in the configuration allows this"
+            reason = "no token is set: [http] token_file in the configuration allows this"
+            return Refusal(403, reason, "no-token")
         if _matches(headers, self._token, passwords=not change):
             return None
-        return 401, "send Authorization: Bearer TOKEN"
+        bearer = 'Bearer realm="least-monitor"'
+        if "authorization" in headers:
+            bearer += ', error="invalid_token"'
+        basic = 'Basic realm="least-monitor", charset="UTF-8"'
+        challenge = bearer if change else f"{basic}, {bearer}"
+        return Refusal(
+            401,
+            "send Authorization: Bearer TOKEN, with the token of [http] token_file",
+            "unauthorized",
+            headers={"WWW-Authenticate": challenge},
+        )
 
 
 def same_token(given: str, token: str) -> bool:
@@ -137,6 +167,6 @@ class ReadOnlyStandby:
         leader = self._state.status.standby
         if scope["type"] == "http" and scope["method"] not in _SAFE and leader:
             reason = f"this process stands by and shows only; {leader} leads: change it there"
-            await json({"error": reason}, 409)(scope, receive, send)
+            await problem(Refusal(409, reason, "standby"))(scope, receive, send)
             return
         await self._app(scope, receive, send)

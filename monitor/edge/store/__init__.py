@@ -11,6 +11,7 @@ from monitor.edge.store.contract import (
     Store,
 )
 from monitor.edge.store.errors import (
+    ChangedError,
     ConflictError,
     IncidentNotFoundError,
     LeadershipLostError,
@@ -29,6 +30,7 @@ from monitor.edge.store.work import (
     OutboxCount,
     OutboxItem,
     Saved,
+    Seen,
     Verdict,
     Work,
 )
@@ -40,12 +42,14 @@ __all__ = [
     "KEPT_SENT",
     "LATEST_DIAGNOSIS",
     "Audit",
+    "ChangedError",
     "ConflictError",
     "IncidentNotFoundError",
     "LeadershipLostError",
     "OutboxCount",
     "OutboxItem",
     "Saved",
+    "Seen",
     "SilenceNotFoundError",
     "Store",
     "StoreError",

@@ -7,12 +7,15 @@ from dataclasses import replace
 from datetime import datetime
 
 from monitor.domain import Incident, State
+from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store.errors import (
+    ChangedError,
     ConflictError,
     IncidentNotFoundError,
     SilenceNotFoundError,
 )
+from monitor.edge.store.work import Seen
 
 
 def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[str, ...]]:
@@ -61,17 +64,38 @@ def acknowledged(stored: Incident) -> Incident:
     return replace(stored, state=State.ACKNOWLEDGED)
 
 
-def expired(prefix: str, found: Sequence[Silence], at: datetime, actor: str) -> Silence:
-    """The one silence of `found`, ended.
+def unchanged(seen: Seen | None, incident: Incident, entries: int) -> None:
+    """To be asked in the transaction of a change.
+
+    Raises:
+        ChangedError: it is not as `seen`.
+    """
+    # As documents: a NaN is not equal to itself.
+    if seen is not None and (
+        entries != seen.entries
+        or documents.incident_document(incident) != documents.incident_document(seen.incident)
+    ):
+        raise ChangedError(f"incident {incident.id} has changed meanwhile; look at it again")
+
+
+def only_silence(prefix: str, found: Sequence[Silence]) -> Silence:
+    """The one silence of `found`.
 
     Raises:
         SilenceNotFoundError: there is none, or several.
-        ConflictError: it has ended already.
     """
     if len(found) != 1:
         what = "is short for several silences" if found else "is no silence"
         raise SilenceNotFoundError(f"{prefix!r} {what}; `least-monitor silence list` lists them")
-    silence = found[0]
+    return found[0]
+
+
+def expired(silence: Silence, at: datetime, actor: str) -> Silence:
+    """The silence, ended.
+
+    Raises:
+        ConflictError: it has ended already.
+    """
     if silence.ends_at <= at:
         raise ConflictError(f"silence {silence.id} has ended already")
     return replace(silence, ends_at=at, expired_by=actor)

@@ -9,7 +9,7 @@ from typing import Protocol
 from monitor.domain import Incident, Rejected, Severity, State
 from monitor.edge.silences import Silence
 from monitor.edge.store.lease import LENGTH, Lease
-from monitor.edge.store.work import Audit, OutboxCount, OutboxItem, Saved, Verdict, Work
+from monitor.edge.store.work import Audit, OutboxCount, OutboxItem, Saved, Seen, Verdict, Work
 from monitor.exhibits import Exhibit, Point
 
 
@@ -58,7 +58,7 @@ class Store(Protocol):
         severity: Severity | None = None,
         text: str | None = None,
         limit: int | None = None,
-        after: str | None = None,
+        after: tuple[datetime, str] | None = None,
     ) -> list[Incident]:
         """Incidents, newest first.
 
@@ -72,7 +72,8 @@ class Store(Protocol):
             severity: only these.
             text: words, each of which has to occur (`mentions`).
             limit: at most so many; None is all.
-            after: continue behind the incident with this id (paging).
+            after: continue behind the incident that opened then and has this id, or had it
+                (paging).
         """
         ...
 
@@ -92,19 +93,38 @@ class Store(Protocol):
         """Every change of an incident, oldest first."""
         ...
 
-    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str = "") -> Incident:
+    def acknowledge(
+        self,
+        incident_id: str,
+        at: datetime,
+        actor: str,
+        note: str = "",
+        seen: Seen | None = None,
+    ) -> Incident:
         """An operator takes it on.
 
         Raises:
             IncidentNotFoundError: no such incident.
             ConflictError: it is already resolved.
+            ChangedError: it is not as `seen`.
         """
         ...
 
     def label(
-        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str = ""
+        self,
+        incident_id: str,
+        verdict: Verdict,
+        at: datetime,
+        actor: str,
+        note: str = "",
+        seen: Seen | None = None,
     ) -> None:
-        """An operator judges it; the last verdict counts."""
+        """An operator judges it; the last verdict counts.
+
+        Raises:
+            IncidentNotFoundError: no such incident.
+            ChangedError: it is not as `seen`.
+        """
         ...
 
     def labels(self) -> dict[str, Verdict]:
@@ -157,6 +177,14 @@ class Store(Protocol):
         Raises:
             SilenceNotFoundError: none, or several.
             ConflictError: it has ended already.
+        """
+        ...
+
+    def silence(self, id_or_prefix: str) -> Silence:
+        """The silence with this id, or the only one whose id starts so.
+
+        Raises:
+            SilenceNotFoundError: none, or several.
         """
         ...
 

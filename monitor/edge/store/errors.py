@@ -42,3 +42,7 @@ class SilenceNotFoundError(StoreError):
 
 class ConflictError(StoreError):
     """The incident's state does not allow the change."""
+
+
+class ChangedError(StoreError):
+    """It is no longer as the one who changes it has seen it."""

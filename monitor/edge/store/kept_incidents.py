@@ -10,8 +10,8 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select
 
 from monitor.domain import Incident, State
 from monitor.edge import documents
-from monitor.edge.store import Audit, IncidentNotFoundError, Verdict, tables
-from monitor.edge.store.changes import acknowledged, merge, only
+from monitor.edge.store import Audit, IncidentNotFoundError, Seen, Verdict, tables
+from monitor.edge.store.changes import acknowledged, merge, only, unchanged
 from monitor.edge.store.rows import Rows, pairs, upsert
 
 
@@ -89,11 +89,25 @@ def history(connection: Connection, incident_id: str) -> list[Audit]:
     return [Audit(*row) for row in found]
 
 
+def _as_seen(connection: Connection, incident_id: str, seen: Seen | None) -> Incident:
+    stored = get(connection, incident_id)
+    if seen is not None:
+        table = tables.audit.c
+        entries = select(func.count()).where(table.incident == incident_id)
+        unchanged(seen, stored, connection.scalar(entries) or 0)
+    return stored
+
+
 def acknowledge(
-    connection: Connection, incident_id: str, at: datetime, actor: str, note: str
+    connection: Connection,
+    incident_id: str,
+    at: datetime,
+    actor: str,
+    note: str,
+    seen: Seen | None,
 ) -> Incident:
     """See `Store.acknowledge`."""
-    stored = get(connection, incident_id)
+    stored = _as_seen(connection, incident_id, seen)
     changed = acknowledged(stored)
     if changed != stored:
         upsert(connection, tables.incidents, [_row(changed)])
@@ -109,9 +123,10 @@ def label(
     at: datetime,
     actor: str,
     note: str,
+    seen: Seen | None,
 ) -> None:
     """See `Store.label`."""
-    get(connection, incident_id)
+    _as_seen(connection, incident_id, seen)
     upsert(connection, tables.labels, [{"incident": incident_id, "verdict": verdict.value}])
     row = _audit_row(incident_id, at, f"labelled_{verdict.value}", actor, note)
     connection.execute(insert(tables.audit), [row])

@@ -17,10 +17,19 @@ from monitor.edge.store import (
     OutboxCount,
     OutboxItem,
     Saved,
+    Seen,
     Verdict,
     Work,
 )
-from monitor.edge.store.changes import acknowledged, expired, mentions, merge, only
+from monitor.edge.store.changes import (
+    acknowledged,
+    expired,
+    mentions,
+    merge,
+    only,
+    only_silence,
+    unchanged,
+)
 from monitor.edge.store.lease import LENGTH, Lease
 from monitor.exhibits import Exhibit, Material, Point
 
@@ -189,11 +198,10 @@ class MemoryStore:
         severity: Severity | None = None,
         text: str | None = None,
         limit: int | None = None,
-        after: str | None = None,
+        after: tuple[datetime, str] | None = None,
     ) -> list[Incident]:
         """See `Store`."""
         with self._lock:
-            anchor = None if after is None else self._get(after)
             chosen = [
                 i
                 for i in self._incidents.values()
@@ -205,7 +213,7 @@ class MemoryStore:
                 and (severity is None or i.severity is severity)
                 and mentions(i, (text or "").split())
                 and (method is None or i.finding.method.value == method)
-                and (anchor is None or (i.opened_at, i.id) < (anchor.opened_at, anchor.id))
+                and (after is None or (i.opened_at, i.id) < after)
             ]
         chosen.sort(key=lambda i: (i.opened_at, i.id), reverse=True)
         return chosen[:limit]
@@ -238,10 +246,18 @@ class MemoryStore:
         with self._lock:
             return list(self._audit.get(incident_id, []))
 
-    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str = "") -> Incident:
+    def acknowledge(
+        self,
+        incident_id: str,
+        at: datetime,
+        actor: str,
+        note: str = "",
+        seen: Seen | None = None,
+    ) -> Incident:
         """See `Store`."""
         with self._lock:
             stored = self._get(incident_id)
+            unchanged(seen, stored, len(self.audit(incident_id)))
             changed = acknowledged(stored)
             if changed != stored:
                 self._incidents[incident_id] = changed
@@ -249,11 +265,17 @@ class MemoryStore:
             return changed
 
     def label(
-        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str = ""
+        self,
+        incident_id: str,
+        verdict: Verdict,
+        at: datetime,
+        actor: str,
+        note: str = "",
+        seen: Seen | None = None,
     ) -> None:
         """See `Store`."""
         with self._lock:
-            self._get(incident_id)
+            unchanged(seen, self._get(incident_id), len(self.audit(incident_id)))
             self._labels[incident_id] = verdict
             self._note(incident_id, Audit(at, f"labelled_{verdict.value}", actor, note))
 
@@ -339,10 +361,15 @@ class MemoryStore:
     def expire_silence(self, id_or_prefix: str, at: datetime, actor: str) -> Silence:
         """See `Store`."""
         with self._lock:
-            found = [s for s in self._silences.values() if s.id.startswith(id_or_prefix)]
-            silence = expired(id_or_prefix, found, at, actor)
+            silence = expired(self.silence(id_or_prefix), at, actor)
             self._silences[silence.id] = silence
             return silence
+
+    def silence(self, id_or_prefix: str) -> Silence:
+        """See `Store`."""
+        with self._lock:
+            found = [s for s in self._silences.values() if s.id.startswith(id_or_prefix)]
+        return only_silence(id_or_prefix, found)
 
     def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
         """See `Store`."""

@@ -24,7 +24,7 @@ def question(
     outcome: str | None,
     method: str | None,
     severity: Severity | None,
-    after: Incident | None,
+    after: tuple[datetime, str] | None,
 ) -> Select[Any]:
     """Documents of incidents, newest first; see `Store.incidents`."""
     table = tables.incidents.c
@@ -49,8 +49,8 @@ def question(
         others = [~written[s] for s in Severity if s is not severity]
         query = query.where(*(others if severity is Severity.INFO else [written[severity]]))
     if after is not None:
-        same_time = and_(table.opened_at == after.opened_at, table.id < after.id)
-        query = query.where(or_(table.opened_at < after.opened_at, same_time))
+        same_time = and_(table.opened_at == after[0], table.id < after[1])
+        query = query.where(or_(table.opened_at < after[0], same_time))
     return query
 
 

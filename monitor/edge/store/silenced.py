@@ -11,7 +11,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store import tables
-from monitor.edge.store.changes import expired
+from monitor.edge.store.changes import expired, only_silence
 from monitor.matching import Matcher
 
 
@@ -32,15 +32,19 @@ def add(connection: Connection, silence: Silence) -> None:
 
 def expire(connection: Connection, prefix: str, at: datetime, actor: str) -> Silence:
     """See `Store.expire_silence`."""
-    table = tables.silences.c
-    found = _read(connection, 2, table.id.startswith(prefix, autoescape=True))
-    silence = expired(prefix, found, at, actor)
+    silence = expired(one(connection, prefix), at, actor)
     connection.execute(
         update(tables.silences)
-        .where(table.id == silence.id)
+        .where(tables.silences.c.id == silence.id)
         .values(ends_at=silence.ends_at, expired_by=actor)
     )
     return silence
+
+
+def one(connection: Connection, prefix: str) -> Silence:
+    """See `Store.silence`."""
+    found = _read(connection, 2, tables.silences.c.id.startswith(prefix, autoescape=True))
+    return only_silence(prefix, found)
 
 
 def find(connection: Connection, active_at: datetime | None, limit: int) -> list[Silence]:

@@ -22,6 +22,7 @@ from monitor.edge.store import (
     OutboxCount,
     OutboxItem,
     Saved,
+    Seen,
     StoreError,
     StoreFailedError,
     Verdict,
@@ -212,14 +213,13 @@ class SqlStore:
         severity: Severity | None = None,
         text: str | None = None,
         limit: int | None = None,
-        after: str | None = None,
+        after: tuple[datetime, str] | None = None,
     ) -> list[Incident]:
         """See `Store`."""
+        query = searching.question(
+            state, unresolved, since, until, outcome, method, severity, after
+        )
         with self._read() as connection:
-            anchor = None if after is None else kept_incidents.get(connection, after)
-            query = searching.question(
-                state, unresolved, since, until, outcome, method, severity, anchor
-            )
             return searching.found(connection, query, text, limit)
 
     def open_counts(self, method: str | None = None) -> dict[str, int]:
@@ -237,17 +237,30 @@ class SqlStore:
         with self._read() as connection:
             return kept_incidents.history(connection, incident_id)
 
-    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str = "") -> Incident:
+    def acknowledge(
+        self,
+        incident_id: str,
+        at: datetime,
+        actor: str,
+        note: str = "",
+        seen: Seen | None = None,
+    ) -> Incident:
         """See `Store`."""
         with self._write() as connection:
-            return kept_incidents.acknowledge(connection, incident_id, at, actor, note)
+            return kept_incidents.acknowledge(connection, incident_id, at, actor, note, seen)
 
     def label(
-        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str = ""
+        self,
+        incident_id: str,
+        verdict: Verdict,
+        at: datetime,
+        actor: str,
+        note: str = "",
+        seen: Seen | None = None,
     ) -> None:
         """See `Store`."""
         with self._write() as connection:
-            kept_incidents.label(connection, incident_id, verdict, at, actor, note)
+            kept_incidents.label(connection, incident_id, verdict, at, actor, note, seen)
 
     def labels(self) -> dict[str, Verdict]:
         """See `Store`."""
@@ -304,6 +317,11 @@ class SqlStore:
         """See `Store`."""
         with self._write() as connection:
             return silenced.expire(connection, id_or_prefix, at, actor)
+
+    def silence(self, id_or_prefix: str) -> Silence:
+        """See `Store`."""
+        with self._read() as connection:
+            return silenced.one(connection, id_or_prefix)
 
     def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
         """See `Store`."""

@@ -81,6 +81,15 @@ class Audit:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What an operator had before the eyes when deciding on a change."""
+
+    incident: Incident
+    entries: int
+    """Length of its history."""
+
+
+@dataclass(frozen=True, slots=True)
 class OutboxItem:
     """One notification on its way through one notifier."""
 
