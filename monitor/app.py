@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import structlog
@@ -26,6 +26,7 @@ from monitor.edge.sources import described
 from monitor.edge.standby import Standby
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import Store, StoreFailedError
+from monitor.edge.supervisor import Supervisor
 from monitor.jobs import Worker, schedule
 from monitor.pipeline import Pipeline
 
@@ -43,11 +44,14 @@ class Daemon:
         config: checked.
         store: open.
         now: the clock.
+        supervisor: told how we are.
     """
 
     config: Config
     store: Store
     now: Callable[[], datetime]
+    supervisor: Supervisor = field(default_factory=lambda: Supervisor({}))
+    _worker: Worker | None = field(default=None, init=False)
 
     def run(self, stop: threading.Event, started: Callable[[str], None] = lambda url: None) -> None:
         """Work until `stop` is set; the tick at hand is finished and committed first.
@@ -91,6 +95,11 @@ class Daemon:
         metrics.leads(False)
         try:
             started(server.url)
+            self.supervisor.watch(
+                stop,
+                lambda: self._in_a_line(state.status),
+                lambda seconds: self._healthy(state.status, seconds),
+            )
             while leadership.acquire(stop, standby.show):
                 metrics.leads(True)
                 try:
@@ -104,6 +113,18 @@ class Daemon:
             _log.info("stopping", reason="asked to")
         finally:
             server.stop()
+            if stop.is_set():
+                self.supervisor.ended()
+
+    @staticmethod
+    def _in_a_line(status: Status) -> str:
+        at = f"; data up to {status.watermark:%Y-%m-%d %H:%M} UTC" if status.watermark else ""
+        return status.problem or (f"watching{at}" if status.ready else status.reason)
+
+    def _healthy(self, status: Status, seconds: float) -> bool:
+        """As `/healthz`, and no step has hung for so long."""
+        worker = self._worker
+        return not status.problem and (worker is None or worker.busy_seconds() < seconds)
 
     def _lead(
         self, stop: threading.Event, leadership: Leadership, state: LiveState, outbox: Outbox
@@ -118,7 +139,9 @@ class Daemon:
         pipeline = Pipeline(self.config, self.store, state.metrics, outbox.names, self.now)
         try:
             outbox.start()
-            worker = Worker(pipeline, state, outbox, self.now, heartbeat, leadership.lose)
+            self._worker = worker = Worker(
+                pipeline, state, outbox, self.now, heartbeat, leadership.lose
+            )
             pipeline.stopping = lambda: stop.is_set() or leadership.lost.is_set()
             scheduler = schedule(worker, self.config, state.metrics)
             scheduler.start()
@@ -127,6 +150,7 @@ class Daemon:
         finally:
             if scheduler is not None:
                 scheduler.shutdown(wait=True)
+            self._worker = None
             pipeline.close()
             outbox.stop()
             if heartbeat is not None:

@@ -50,7 +50,13 @@ class Worker:
         if heartbeat is not None:
             pipeline.beginning = heartbeat.begins
         self._progress_told = 0.0
+        self._step_began: float | None = None
         pipeline.committed = self._publish
+
+    def busy_seconds(self) -> float:
+        """How long the step at hand has lasted; 0 between jobs. A commit ends a step."""
+        began = self._step_began
+        return 0.0 if began is None else time.monotonic() - began
 
     def poll(self) -> None:
         """Pass after pass while there is a backlog."""
@@ -77,6 +83,7 @@ class Worker:
             # Incidents are still found and stored, but nobody hears of them.
             _log.critical("the outbox has died of a bug; restart the daemon")
             state.status = replace(state.status, problem="notifications are no longer delivered")
+        self._step_began = time.monotonic()
         try:
             job()
         except SourceError as error:
@@ -92,6 +99,7 @@ class Worker:
             tell_store_failure(state, error)
             return False
         finally:
+            self._step_began = None
             metrics.source(self._pipeline.source.status())
         self._publish([])
         return True
@@ -99,6 +107,8 @@ class Worker:
     def _publish(self, ticks: list[Tick]) -> None:
         """Show how far we are: after every commit, and at the end of a pass."""
         state, metrics = self._state, self._state.metrics
+        if self._step_began is not None:
+            self._step_began = time.monotonic()
         tell_store_works(state)
         changes: dict[str, object] = self._readiness()
         watermark = self._pipeline.watermark

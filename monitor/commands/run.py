@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from datetime import UTC, datetime
@@ -33,11 +34,12 @@ def run(
     with mendable():
         from monitor.app import Daemon
         from monitor.edge.sources import prepare_process
+        from monitor.edge.supervisor import Supervisor
 
         prepare_process(settings)
         store = _open(settings)
         try:
-            Daemon(settings, store, _now).run(
+            Daemon(settings, store, _now, Supervisor(os.environ)).run(
                 stop, lambda url: typer.echo(f"console and metrics: {url}", err=True)
             )
         finally:
