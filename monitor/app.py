@@ -78,9 +78,10 @@ class Daemon:
                 started_at=self.now(),
                 method=config.settings.detection.report.value,
                 maintenance=config.maintenance,
+                config=config,
             ),
         )
-        server = serve(state, http.host, http.port, http.token)
+        server = serve(state, http.host, http.port, http.token, http.public_url)
         notifiers = make_notifiers(config, server.url)
         outbox = Outbox(
             self.store,

@@ -319,4 +319,4 @@ def _console(
         complaints.add(
             ("console", "reports"), f"{reports} is no folder", "make it, or leave this out"
         )
-    return ConsoleSettings(tuple(section.example_columns), reports)
+    return ConsoleSettings(tuple(section.example_columns), reports, section.runbook_url)

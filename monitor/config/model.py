@@ -283,6 +283,8 @@ class ConsoleSettings:
     """Attributes whose values example rows may show."""
     reports: Path | None = None
     """Folder of backtest reports, absolute."""
+    runbook_url: str | None = None
+    """What to do about an outcome; ``{outcome}`` stands for its name."""
 
 
 @dataclass(frozen=True, slots=True)

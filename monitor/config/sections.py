@@ -320,6 +320,10 @@ class ConsoleSection(Section):
         default=None,
         description="Folder with backtest reports (`backtest --html`) to list and show.",
     )
+    runbook_url: Url | None = Field(
+        default=None,
+        description="Linked from every incident as what to do; `{outcome}` stands for its outcome.",
+    )
 
 
 class HeartbeatSection(Section):

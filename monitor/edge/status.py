@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from monitor.config import MaintenanceWindow
+from monitor.config import Config, MaintenanceWindow
 from monitor.domain import Diagnosis
 from monitor.edge.metrics import Metrics
 from monitor.edge.store import Store
@@ -36,6 +36,8 @@ class Status:
     """The method that reports; incidents of others stay off the overview. None shows all."""
     maintenance: tuple[MaintenanceWindow, ...] = ()
     """Configured windows."""
+    config: Config | None = None
+    """What it runs on; pages show it without its secrets."""
 
 
 class AppState(Protocol):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from monitor.domain import Cause
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def time_text(at: datetime | None, zone: tzinfo = UTC) -> str:
@@ -80,3 +83,31 @@ def cause_text(cause: Cause, most: int = 6) -> str:
         more = f" and {len(values) - most} more" if len(values) > most else ""
         parts.append(f"{name} {', '.join(values[:most])}{more}")
     return " with ".join(parts)
+
+
+def visible(text: str) -> str:
+    """Signs that one cannot see, or that reorder their neighbours, written as what they are.
+
+    A value of the watched log must not make a page say something else than it holds.
+
+    >>> visible("AC\u202eTXT"), visible("two\\nlines"), visible("naïve ✈")
+    ('AC⟨U+202E⟩TXT', 'two⟨U+000A⟩lines', 'naïve ✈')
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(
+        f"⟨U+{ord(sign):04X}⟩" if unicodedata.category(sign) in _UNSEEN else sign for sign in text
+    )
+
+
+def size(count: int) -> str:
+    """Bytes, for people.
+
+    >>> size(812), size(48_200), size(3_400_000)
+    ('812 B', '47 KiB', '3.2 MiB')
+    """
+    if count < 1024:
+        return f"{count} B"
+    if count < 1024 * 1024:
+        return f"{count / 1024:.0f} KiB"
+    return f"{count / 1024 / 1024:.1f} MiB"

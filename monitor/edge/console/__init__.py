@@ -1,27 +1,46 @@
-"""The console: a few pages rendered here, that need neither JavaScript nor the internet."""
+"""The console: pages rendered here, that need neither JavaScript nor the internet."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from importlib import resources
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from monitor import __version__
-from monitor.domain import Incident, Method, State
-from monitor.edge.console.picture import draw
+from monitor.config.listing import listing
+from monitor.domain import Edge, Incident, Method, Severity, State
+from monitor.edge.console import incident_page, picture
+from monitor.edge.console.charts import chart
+from monitor.edge.console.health import health
+from monitor.edge.console.reports import Report
 from monitor.edge.silences import Hush, Silence, described, until
 from monitor.edge.status import Status
 from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict
-from monitor.edge.wording import duration, number, percent, probability, time_text
+from monitor.edge.store.lease import Lease
+from monitor.edge.wording import (
+    duration,
+    number,
+    percent,
+    probability,
+    size,
+    time_text,
+    visible,
+)
+from monitor.exhibits import Exhibit, Point
 
 _PARENTS = 8
-_NEIGHBOURS = 50
+_EDGES_LISTED = 200
+_NAMES_OFFERED = 1500
+_FOUND = 100
+_SPARK_HEIGHT, _CHART_HEIGHT = 44, 200
 
 NEWEST = 30
 """Incidents on the overview."""
@@ -31,6 +50,63 @@ VERDICTS = {
     Verdict.FALSE: "a false alarm",
     Verdict.EXPECTED: "true, but expected",
 }
+
+_STATES = {
+    400: "That cannot be done",
+    403: "Not allowed",
+    404: "Not found",
+    409: "Not possible now",
+    413: "Too much",
+    503: "Not now",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks at a page, and how."""
+
+    path: str = "/"
+    """Of the page with its query: where small forms lead back to."""
+    theme: str = "auto"
+    """``light``, ``dark``, or what the system prefers."""
+    can_change: bool = False
+    """The daemon has a token, so changes are possible at all."""
+    actor: str = ""
+    """Name of who has signed in; empty for others."""
+    csrf: str = ""
+    """What forms of somebody signed in must carry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """What the first page shows beside the status."""
+
+    incidents: Sequence[Incident]
+    """The newest that are open."""
+    open_counts: Mapping[str, int]
+    """Outcome → how many are open."""
+    recent: Sequence[Incident] = ()
+    """Open, or resolved within the window T."""
+    totals: Mapping[str, Sequence[Point]] = field(default_factory=dict)
+    """Outcome → slices of the window T."""
+    outbox: Sequence[OutboxCount] = ()
+    parked: Sequence[OutboxItem] = ()
+    """The newest notifications given up."""
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What is known of one incident."""
+
+    incident: Incident
+    audit: Sequence[Audit] = ()
+    label: Verdict | None = None
+    hush: Hush | None = None
+    """Why nobody is told of it now."""
+    course: Sequence[Point] = ()
+    exhibit: Exhibit | None = None
 
 
 class Console:
@@ -43,142 +119,287 @@ class Console:
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,
+            finalize=_visible,
         )
         self._pages.filters.update(
-            time=time_text, number=number, percent=percent, duration=duration, small=probability
+            time=moment,
+            plain_time=time_text,
+            number=number,
+            percent=percent,
+            duration=duration,
+            small=probability,
+            size=size,
+            cut=cut,
+            code_spans=code_spans,
+            verbatim=escape,
         )
-        self._pages.globals["version"] = __version__
-        self._css = (resources.files(__package__ or __name__) / "console.css").read_text()
+        folder = resources.files(__package__ or __name__)
+        self._files = {
+            "console.css": ((folder / "console.css").read_bytes(), "text/css"),
+            "console.js": ((folder / "console.js").read_bytes(), "text/javascript"),
+        }
+        texts = b"".join(text for text, _ in self._files.values())
+        self._pages.globals.update(
+            version=__version__, fingerprint=hashlib.sha256(texts).hexdigest()[:8]
+        )
 
-    def overview(
-        self,
-        status: Status,
-        incidents: Sequence[Incident],
-        open_counts: Mapping[str, int],
-        outbox: Sequence[OutboxCount],
-        given_up: Sequence[OutboxItem],
-    ) -> Response:
-        """Is anything wrong, and does the monitor itself work.
-
-        Args:
-            status: the daemon's.
-            incidents: the newest that are open.
-            open_counts: outcome → how many are open.
-            outbox: notifications by notifier and status.
-            given_up: the newest parked notifications.
-        """
-        parked = sum(o.count for o in outbox if o.status == "parked")
-        pending = sum(o.count for o in outbox if o.status == "pending")
+    def overview(self, viewer: Viewer, status: Status, shown: Overview) -> Response:
+        """Is anything wrong, and does the monitor itself work."""
+        tick, length = status.diagnosis, _slice_length(status)
+        sparks = {
+            outcome: chart(points, length, _SPARK_HEIGHT, _burning(outcome, shown.recent))
+            for outcome, points in shown.totals.items()
+        }
+        now = datetime.now(UTC)
+        parts = health(status, shown.lease, shown.outbox, shown.rejected, now)
         return self._page(
             "overview.html",
+            viewer,
             status,
-            incidents=incidents,
-            count=sum(open_counts.values()),
-            failing=open_counts,
-            parked=parked,
-            pending=pending,
-            given_up=given_up,
+            shown=shown,
+            count=sum(shown.open_counts.values()),
+            sparks=sparks,
+            spark_height=_SPARK_HEIGHT,
+            outcomes=tick.outcomes if tick else (),
+            parts=parts,
+            ill=[part for part in parts if part.state == "bad"],
         )
 
     def incidents(
         self,
+        viewer: Viewer,
         status: Status,
         incidents: Sequence[Incident],
         following: str | None,
         asked: Mapping[str, str],
+        labels: Mapping[str, Verdict],
     ) -> Response:
         """The list, with its filter; `following` is where the next page starts."""
-        more = None if following is None else urlencode({**asked, "after": following})
-        outcomes = status.diagnosis.outcomes if status.diagnosis else ()
+        given = {name: value for name, value in asked.items() if value and name != "after"}
+        if asked.get("method") == "":
+            given["method"] = ""
+        tick = status.diagnosis
+        outcomes = [count.outcome for count in tick.outcomes] if tick else []
+        if asked.get("outcome") and asked["outcome"] not in outcomes:
+            outcomes.append(asked["outcome"])
+        now = tick.at if tick else datetime.now(UTC)
+        since = {
+            "24 hours": now - timedelta(days=1),
+            "7 days": now - timedelta(days=7),
+            "30 days": now - timedelta(days=30),
+        }
         return self._page(
             "incidents.html",
+            viewer,
             status,
             incidents=incidents,
-            more=more,
+            more=following and urlencode({**given, "after": following}),
+            start=urlencode(given) if asked.get("after") else None,
+            ranges={
+                words: urlencode({**given, "since": f"{at:%Y-%m-%dT%H:%M}Z", "until": ""})
+                for words, at in since.items()
+            },
             asked=asked,
+            filtered=bool(given.keys() - {"method"}) or "method" in asked,
+            labels=labels,
+            verdicts=VERDICTS,
             states=[state.value for state in State],
+            severities=[severity.value for severity in Severity],
             methods=[method.value for method in Method],
-            outcomes=[count.outcome for count in outcomes],
+            outcomes=outcomes,
         )
 
-    def incident(
-        self,
-        status: Status,
-        incident: Incident,
-        audit: Sequence[Audit],
-        label: Verdict | None,
-        can_change: bool = False,
-        hush: Hush | None = None,
-    ) -> Response:
-        """One incident: what fails, how it gets there, and why we believe it."""
-        edges = status.diagnosis.edges if status.diagnosis else ()
-        cause = incident.finding.cause
+    def incident(self, viewer: Viewer, status: Status, story: Story) -> Response:
+        """One incident: what fails, since when, how badly, how it gets there, what to do."""
+        incident, finding = story.incident, story.incident.finding
+        roots = [f"{name}={value}" for name, values in finding.cause.selector for value in values]
+        path = finding.path or (finding.outcome,)
+        links = story.exhibit.links if story.exhibit else _current(status, path)
+        allowed = status.config.console.example_columns if status.config else None
         return self._page(
             "incident.html",
+            viewer,
             status,
+            story=story,
             incident=incident,
-            picture=draw(incident.finding.path or (incident.finding.outcome,), edges),
-            roots=[f"{name}={value}" for name, values in cause.selector for value in values],
-            audit=audit,
-            hush=hush,
-            match="\n".join(_matching(incident)),
-            can_change=can_change,
+            finding=finding,
+            path=path,
+            picture=picture.of_incident(path, roots, links),
+            links=sorted(links, key=lambda e: (-abs(e.weight), e.source, e.target)),
+            course=incident_page.course(
+                story, _slice_length(status), _window(status), _CHART_HEIGHT
+            ),
+            facts=incident_page.facts(incident, status),
+            examples=incident_page.examples(story.exhibit, allowed),
+            runbook=incident_page.runbook(status, finding.outcome),
+            match="\n".join(incident_page.matching(incident)),
             verdicts=VERDICTS,
-            label=label,
         )
 
     def silences(
-        self, status: Status, silences: Sequence[Silence], match: str, can_change: bool
+        self, viewer: Viewer, status: Status, silences: Sequence[Silence], match: str
     ) -> Response:
         """Silences and maintenance windows; `match` fills the form."""
         now = datetime.now(UTC)
         windows = [(described(w), w, until(w, now)) for w in status.maintenance]
         return self._page(
             "silences.html",
+            viewer,
             status,
             silences=silences,
             windows=windows,
             now=now,
             match=match,
-            can_change=can_change,
         )
 
-    def graph(self, status: Status, node: str | None) -> Response:
-        """What leads to each outcome; with `node`, what leads to it and where it leads."""
-        edges = status.diagnosis.edges if status.diagnosis else ()
-        counts = status.diagnosis.outcomes if status.diagnosis else ()
+    def graph(
+        self, viewer: Viewer, status: Status, node: str | None, hops: int, search: str
+    ) -> Response:
+        """What leads to each outcome; with `node`, the graph around it."""
+        tick = status.diagnosis
+        edges = tick.edges if tick else ()
+        counts = tick.outcomes if tick else ()
+        names = sorted({end for edge in edges for end in (edge.source, edge.target)})
+        found: list[str] = []
+        if search and not node:
+            node = search if search in names else None
+            words = search.casefold().split()
+            found = [n for n in names if all(w in n.casefold() for w in words)]
+            if len(found) == 1:
+                node = found[0]
         strongest = sorted(edges, key=lambda e: (-abs(e.weight), e.source, e.target))
+        known = bool(node) and any(node in (e.source, e.target) for e in edges)
+        drawing = inside = None
+        more = False
+        if node and known:
+            outcomes = {count.outcome for count in counts}
+            drawing, inside, more = picture.around(node, edges, hops, outcomes)
         return self._page(
             "graph.html",
+            viewer,
             status,
             node=node,
-            into=[e for e in strongest if e.target == node][:_NEIGHBOURS],
-            out_of=[e for e in strongest if e.source == node][:_NEIGHBOURS],
+            known=known,
+            hops=hops,
+            search=search,
+            names=names[:_NAMES_OFFERED],
+            found=found[:_FOUND],
+            found_count=len(found),
+            picture=drawing,
+            inside=inside or [],
+            listed=_EDGES_LISTED,
+            more=more,
+            strength={(e.source, e.target): e.weight for e in strongest},
             outcomes=[
-                (count.outcome, [e for e in strongest if e.target == count.outcome][:_PARENTS])
+                (
+                    count.outcome,
+                    *_parents(status, [e for e in strongest if e.target == count.outcome]),
+                )
                 for count in counts
             ],
         )
 
-    def error(self, status: Status, code: int, reason: str) -> Response:
-        """A page that says what went wrong."""
-        return self._page("error.html", status, code, reason=reason, heading_code=code)
+    def reports(self, viewer: Viewer, status: Status, reports: Sequence[Report] | None) -> Response:
+        """Backtest reports; None when no folder is configured."""
+        return self._page("reports.html", viewer, status, reports=reports)
 
-    def css(self, request: Request) -> Response:
-        """The one stylesheet."""
-        return Response(self._css, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
+    def settings(self, viewer: Viewer, status: Status) -> Response:
+        """The configuration as it was read, without its secrets."""
+        groups = () if status.config is None else listing(status.config)
+        return self._page("settings.html", viewer, status, groups=groups)
 
-    def _page(self, name: str, status: Status, code: int = 200, **content: object) -> Response:
-        return HTMLResponse(
-            self._pages.get_template(name).render(status=status, **content), status_code=code
+    def sign_in(
+        self, viewer: Viewer, status: Status, following: str, trouble: str = "", code: int = 200
+    ) -> Response:
+        """Where operators give the token; `following` is the page to go on to."""
+        return self._page(
+            "sign_in.html", viewer, status, code, following=following, trouble=trouble
         )
 
+    def error(self, viewer: Viewer, status: Status, code: int, reason: str) -> Response:
+        """A page that says what went wrong."""
+        return self._page(
+            "error.html",
+            viewer,
+            status,
+            code,
+            reason=reason,
+            error_code=code,
+            heading=_STATES.get(code, "That did not work"),
+        )
 
-def _matching(incident: Incident) -> Iterator[str]:
-    """Matchers that hold for the incident, and for its like."""
-    yield f'outcome="{incident.finding.outcome}"'
-    for name, values in incident.finding.cause.selector:
-        if len(values) == 1:
-            yield f'{name}="{values[0]}"'
-        else:
-            yield f'{name}=~"{"|".join(map(re.escape, values))}"'
+    def file(self, request: Request) -> Response:
+        """The stylesheet or the script; their addresses change with their content."""
+        text, kind = self._files[request.url.path.removeprefix("/")]
+        return Response(text, media_type=kind, headers={"Cache-Control": "max-age=86400"})
+
+    def _page(
+        self, name: str, viewer: Viewer, status: Status, code: int = 200, **content: object
+    ) -> Response:
+        text = self._pages.get_template(name).render(viewer=viewer, status=status, **content)
+        return HTMLResponse(text, status_code=code, headers={"Vary": "Cookie"})
+
+
+def moment(at: datetime | None) -> Markup:
+    """A time in UTC that the script turns into the reader's zone; UTC stays on hover."""
+    if at is None:
+        return Markup("–")
+    exact, told = at.astimezone(UTC), time_text(at)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        f"{exact:%Y-%m-%dT%H:%M:%SZ}", told, told
+    )
+
+
+def cut(text: str, most: int = 80) -> str:
+    """For places with little room."""
+    text = visible(text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def code_spans(text: str) -> Markup:
+    """Words between backticks as code."""
+    parts = [escape(visible(part)) for part in text.split("`")]
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if i % 2 else part for i, part in enumerate(parts)
+    )
+
+
+def _visible(value: object) -> object:
+    """Every text on a page passes here, unless it is markup of ours."""
+    return visible(value) if type(value) is str else value
+
+
+def _slice_length(status: Status) -> timedelta:
+    return (
+        timedelta(minutes=30)
+        if status.config is None
+        else (status.config.settings.window.slice_length)
+    )
+
+
+def _window(status: Status) -> timedelta:
+    return timedelta(hours=24) if status.config is None else status.config.settings.window.length
+
+
+def _burning(outcome: str, incidents: Iterable[Incident]) -> list[tuple[datetime, datetime | None]]:
+    """When failures of an outcome were those of an incident."""
+    return [
+        (i.finding.began, i.last_seen_at if i.latest.ended or i.resolved_at else None)
+        for i in incidents
+        if i.finding.outcome == outcome
+    ]
+
+
+def _parents(status: Status, edges: Sequence[Edge]) -> tuple[list[Edge], list[Edge]]:
+    """The strongest, apart from error codes, which go with their outcome by nature."""
+    attributes = status.config.settings.schema.attributes if status.config else ()
+    codes = tuple(f"{a.name}=" for a in attributes if a.is_code)
+    plain = [e for e in edges if not e.source.startswith(codes)] if codes else list(edges)
+    coded = [e for e in edges if e.source.startswith(codes)] if codes else []
+    return plain[:_PARENTS], coded[:_PARENTS]
+
+
+def _current(status: Status, path: Sequence[str]) -> list[Edge]:
+    """For incidents of releases that kept no picture: what of the path is learned now."""
+    tick = status.diagnosis
+    return [e for e in tick.edges if e.source in path and e.target in path] if tick else []

@@ -1,22 +1,20 @@
-"""Where the boxes and arrows of a root-cause picture go; the template only draws them."""
+"""What a picture of the learned graph holds; the template only draws it."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from monitor.domain import Edge
+from monitor.edge.console.layout import BOX_HEIGHT, BOX_WIDTH, lay_out
+from monitor.edge.wording import visible
+from monitor.exhibits import Link
 
-_BOX_WIDTH = 140
-_BOX_HEIGHT = 48
-_GAP_ACROSS = 14
-_GAP_DOWN = 40
-_MARGIN = 4
-_BEND = 26
-"""Room on the left for edges of the path's own nodes that jump over one."""
-_WIDEST = 3
-_CHARACTERS = 18
+MOST_NODES = 40
+"""Nodes drawn of the graph around one."""
+_CHARACTERS = 21
+_THICKEST, _THINNEST = 5.0, 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,22 +22,34 @@ class Box:
     """A node at its place."""
 
     name: str
-    """In full, for the tooltip."""
+    """In full, for the tooltip and the link."""
     attribute: str
     value: str
     """Cut to the width of the box."""
     x: int
     y: int
-    on_path: bool
+    kind: str
+    """``root``, ``path``, ``outcome`` or ``other``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An edge from the bottom of one box to the top of another."""
+    """An edge from one box to another."""
 
+    source: str
+    target: str
     curve: str
     """SVG path data."""
+    width: float
     on_path: bool
+    learned: bool
+    """False: the cause names both ends, the graph does not join them."""
+    fresh: bool
+    """It appeared within the window."""
+    strength: str
+    """The weight, or empty."""
+    x: int
+    y: int
     title: str
 
 
@@ -49,90 +59,121 @@ class Picture:
 
     width: int
     height: int
-    box_width: int
-    box_height: int
     boxes: tuple[Box, ...]
     lines: tuple[Line, ...]
+    box_width: int = BOX_WIDTH
+    box_height: int = BOX_HEIGHT
 
 
-def draw(path: Sequence[str], edges: Sequence[Edge]) -> Picture:
-    """How the root reaches the outcome: the reported path runs straight down on the left,
-    the strongest other mediators stand beside it.
+def of_incident(
+    path: Sequence[str], roots: Collection[str], links: Sequence[Link | Edge]
+) -> Picture:
+    """How the cause reaches the outcome.
 
     Args:
         path: root … outcome; a single node is drawn alone.
-        edges: the learned graph of now; may know nothing of the path any more.
+        roots: nodes of the cause.
+        links: the learned edges among the nodes to draw; may know nothing of the path.
     """
-    weights = {(e.source, e.target): e.weight for e in edges}
-    steps = list(itertools.pairwise(path))
-    layers = _layers(path, _mediators(path, edges))
-    boxes: dict[str, Box] = {}
-    for depth, layer in enumerate(layers):
-        for column, name in layer:
-            attribute, equals, value = name.partition("=")
-            boxes[name] = Box(
-                name=name,
-                attribute=_cut(attribute) if equals else "",
-                value=_cut(value if equals else name),
-                x=_BEND + column * (_BOX_WIDTH + _GAP_ACROSS),
-                y=_MARGIN + depth * (_BOX_HEIGHT + _GAP_DOWN),
-                on_path=name in path,
+    steps = dict.fromkeys(itertools.pairwise(path))
+    ends = [end for link in links for end in (link.source, link.target)]
+    nodes = list(dict.fromkeys([*path, *sorted(roots), *ends]))
+    kinds = dict.fromkeys(path, "path") | dict.fromkeys(roots, "root")
+    if len(path) > 1 and not roots:
+        kinds[path[0]] = "root"
+    kinds[path[-1]] = "outcome"
+    return _draw(nodes, kinds, links, steps)
+
+
+def around(
+    node: str, edges: Sequence[Edge], hops: int, outcomes: Collection[str] = ()
+) -> tuple[Picture, list[Edge], bool]:
+    """The learned graph near a node.
+
+    Args:
+        node: in the middle.
+        edges: the whole graph.
+        hops: how far to follow edges, whichever way they run.
+        outcomes: nodes to be marked as such.
+
+    Returns:
+        The picture, its edges with the strongest first, and whether nodes were left out.
+    """
+    shown, wave, more = {node}, {node}, False
+    for _ in range(hops):
+        touching = [e for e in edges if (e.source in wave) != (e.target in wave)]
+        touching.sort(key=_strongest)
+        following: dict[str, None] = {}
+        for edge in touching:
+            other = edge.target if edge.source in wave else edge.source
+            if other not in shown:
+                following[other] = None
+        room = MOST_NODES - len(shown)
+        more |= len(following) > room
+        wave = set(list(following)[:room])
+        shown |= wave
+    inside = [e for e in edges if e.source in shown and e.target in shown]
+    inside.sort(key=_strongest)
+    kinds = {name: "outcome" for name in shown if name in outcomes} | {node: "root"}
+    return _draw([node, *sorted(shown - {node})], kinds, inside, {}), inside, more
+
+
+def _strongest(edge: Edge) -> tuple[float, str, str]:
+    return -abs(edge.weight), edge.source, edge.target
+
+
+def _draw(
+    nodes: Sequence[str],
+    kinds: Mapping[str, str],
+    links: Sequence[Link | Edge],
+    steps: Mapping[tuple[str, str], None],
+) -> Picture:
+    known = {(link.source, link.target): link for link in links}
+    layout = lay_out(nodes, [*steps, *known])
+    strongest = max((abs(link.weight) for link in links), default=1.0) or 1.0
+    lines = []
+    for pair, curve in layout.curves.items():
+        link = known.get(pair)
+        weight = 0.0 if link is None else link.weight
+        since = getattr(link, "since", None)
+        x, y = layout.middles[pair]
+        told = f"strength {weight:.2f}" if link else "named together, not joined in the graph"
+        lines.append(
+            Line(
+                *pair,
+                curve=curve,
+                width=round(
+                    _THINNEST + (_THICKEST - _THINNEST) * min(abs(weight) / strongest, 1), 1
+                ),
+                on_path=pair in steps,
+                learned=link is not None,
+                fresh=since is not None,
+                strength=f"{weight:.2f}" if link else "",
+                x=round(x),
+                y=round(y),
+                title=f"{visible(pair[0])} → {visible(pair[1])}, {told}"
+                + (f", since {since:%Y-%m-%d %H:%M} UTC" if since else ""),
             )
-    shown = dict.fromkeys(steps)
-    shown.update(dict.fromkeys(s for s in weights if s[0] in boxes and s[1] in boxes))
+        )
+    lines.sort(key=lambda line: (line.on_path, line.width))  # the path on top
     return Picture(
-        width=max(box.x for box in boxes.values()) + _BOX_WIDTH + _MARGIN,
-        height=len(layers) * (_BOX_HEIGHT + _GAP_DOWN) - _GAP_DOWN + 2 * _MARGIN,
-        box_width=_BOX_WIDTH,
-        box_height=_BOX_HEIGHT,
-        boxes=tuple(boxes.values()),
-        lines=tuple(
-            _line(boxes[a], boxes[b], (a, b) in steps, weights.get((a, b)))
-            for a, b in shown
-            if boxes[a].y < boxes[b].y
-        ),
+        width=layout.width,
+        height=layout.height,
+        boxes=tuple(_box(name, *layout.boxes[name], kinds.get(name, "other")) for name in nodes),
+        lines=tuple(lines),
     )
 
 
-def _mediators(path: Sequence[str], edges: Sequence[Edge]) -> list[str]:
-    """Nodes off the path with an edge from its root and one into its outcome."""
-    if len(path) < 2:
-        return []
-    from_root = {e.target: abs(e.weight) for e in edges if e.source == path[0]}
-    into_outcome = {e.source: abs(e.weight) for e in edges if e.target == path[-1]}
-    between = (from_root.keys() & into_outcome.keys()) - set(path)
-    strength = {name: min(from_root[name], into_outcome[name]) for name in between}
-    return sorted(strength, key=lambda name: (-strength[name], name))[: _WIDEST - 1]
-
-
-def _layers(path: Sequence[str], mediators: Sequence[str]) -> list[list[tuple[int, str]]]:
-    """Per layer from the top: (column, node); the path has column 0 for itself."""
-    layers = [[(0, name)] for name in path]
-    beside = list(enumerate(mediators, start=1))
-    if len(path) == 2 and beside:
-        layers.insert(1, beside)
-    elif beside:
-        layers[1] += beside
-    return layers
-
-
-def _line(start: Box, end: Box, on_path: bool, weight: float | None) -> Line:
-    x0, y0 = start.x + _BOX_WIDTH // 2, start.y + _BOX_HEIGHT
-    x1, y1 = end.x + _BOX_WIDTH // 2, end.y - 7  # room for the arrow's head
-    if x0 == x1 and y1 - y0 > _GAP_DOWN and not on_path:
-        # Straight down it would run through the boxes between: go around them on the left.
-        x0, y0 = start.x, start.y + _BOX_HEIGHT // 2
-        x1, y1 = end.x - 7, end.y + _BOX_HEIGHT // 2
-        curve = f"M{x0},{y0} C{x0 - _BEND},{y0} {x1 - _BEND + 7},{y1} {x1},{y1}"
-    elif x0 > x1 and y1 - y0 > _GAP_DOWN:
-        # Into the outcome from the right, clear of the path.
-        x1, y1 = end.x + _BOX_WIDTH + 7, end.y + _BOX_HEIGHT // 2
-        curve = f"M{x0},{y0} C{x0},{y1} {x0},{y1} {x1},{y1}"
-    else:
-        middle = (y0 + y1) // 2
-        curve = f"M{x0},{y0} C{x0},{middle} {x1},{middle} {x1},{y1}"
-    strength = "" if weight is None else f", weight {weight:.2f}"
-    return Line(curve, on_path, f"{start.name} → {end.name}{strength}")
+def _box(name: str, x: float, y: float, kind: str) -> Box:
+    attribute, equals, value = visible(name).partition("=")
+    return Box(
+        name=name,
+        attribute=_cut(attribute) if equals else "",
+        value=_cut(value if equals else attribute),
+        x=round(x),
+        y=round(y),
+        kind=kind,
+    )
 
 
 def _cut(text: str) -> str:

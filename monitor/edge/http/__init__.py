@@ -1,8 +1,9 @@
 """Metrics, health, the interface for programs and the console, over HTTP.
 
 On loopback reading is free and only changes ask for the token; bound to any other address
-everything but the health checks asks for it. Programs send ``Authorization: Bearer TOKEN``;
-browsers may read with the token as the password of HTTP Basic.
+everything but the health checks asks for it, and so does everything that comes through a proxy
+under the name of ``public_url``. Programs send ``Authorization: Bearer TOKEN``; people sign in
+with the token, or read with it as the password of HTTP Basic.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import cast
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.applications import Starlette
@@ -24,11 +26,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from monitor.edge.console import NEWEST, Console
+from monitor.edge.console import Console
 from monitor.edge.http.api import Api
 from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, ReadOnlyStandby, is_loopback
+from monitor.edge.http.pages import Pages
 from monitor.edge.http.problems import problem, refusal
+from monitor.edge.http.signing import Sessions
 from monitor.edge.status import AppState
 from monitor.edge.store import StoreError
 
@@ -40,65 +44,42 @@ class ServeError(Exception):
     """The server cannot start; the message says what to do about it."""
 
 
-def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None) -> Starlette:
+def make_app(
+    state: AppState,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+    public_url: str | None = None,
+) -> Starlette:
     """The ASGI application.
 
     Args:
         state: what to show.
         host: the address it will be bound to; decides who may read.
         token: secret for changes, and for reading from elsewhere.
+        public_url: where people reach it through a proxy.
     """
-    api, console, forms = Api(state), Console(), Forms(state, token)
-
-    def overview(request: Request) -> Response:
-        method = state.status.method
-        newest = state.store.incidents(unresolved=True, method=method, limit=NEWEST)
-        return console.overview(
-            state.status,
-            newest,
-            state.store.open_counts(method),
-            state.store.outbox(),
-            state.store.parked(5),
-        )
-
-    def incidents(request: Request) -> Response:
-        found, following = api.find(request, state.status.method, forms=True)
-        return console.incidents(state.status, found, following, dict(request.query_params))
-
-    def incident(request: Request) -> Response:
-        found = state.store.incident(request.path_params["id"])
-        label = state.store.labels().get(found.id)
-        history = state.store.audit(found.id)
-        return console.incident(
-            state.status, found, history, label, token is not None, api.hush(found)
-        )
-
-    def silences(request: Request) -> Response:
-        match = request.query_params.get("match", "")
-        return console.silences(state.status, state.store.silences(), match, token is not None)
-
-    def graph(request: Request) -> Response:
-        return console.graph(state.status, request.query_params.get("node") or None)
+    public = urlsplit(public_url or "")
+    api, console = Api(state), Console()
+    sessions = Sessions(token, secure=public.scheme == "https")
+    pages = Pages(state, api, console, sessions, can_change=token is not None)
+    forms = Forms(state, token, sessions, console, pages.viewer)
 
     def failure(request: Request, error: Exception) -> Response:
         refused = refusal(error)
         if request.url.path.startswith("/api/"):
             return problem(refused)
-        page = console.error(state.status, refused.status_code, refused.detail)
+        page = console.error(
+            pages.viewer(request), state.status, refused.status_code, refused.detail
+        )
         page.headers.update(refused.headers or {})
         return page
 
     return Starlette(
         routes=[
-            Route("/", overview),
-            Route("/incidents", incidents),
-            Route("/incidents/{id}", incident),
-            Route("/incidents/{id}/acknowledge", forms.acknowledge, methods=["POST"]),
-            Route("/incidents/{id}/label", forms.label, methods=["POST"]),
-            _read_or_add("/silences", silences, forms.silence),
-            Route("/silences/{id}/expire", forms.expire_silence, methods=["POST"]),
-            Route("/graph", graph),
-            Route("/console.css", console.css),
+            *pages.routes(),
+            *forms.routes(),
+            _read_or_add("/silences", pages.silences, forms.silence),
+            _read_or_add("/sign-in", pages.sign_in, forms.sign_in),
             Route("/metrics", api.metrics),
             Route("/healthz", api.healthz),
             Route("/readyz", api.readyz),
@@ -116,8 +97,10 @@ def make_app(state: AppState, host: str = "127.0.0.1", token: str | None = None)
         ],
         exception_handlers={HTTPException: failure, StoreError: failure},
         middleware=[
-            Middleware(Guard, host=host, token=token),
-            Middleware(ReadOnlyStandby, state=state),
+            Middleware(
+                Guard, host=host, token=token, sessions=sessions, public_host=public.hostname
+            ),
+            Middleware(ReadOnlyStandby, state=state, failure=failure),
             Middleware(GZipMiddleware, minimum_size=1000),
         ],
     )
@@ -154,7 +137,11 @@ class Handle:
 
 
 def serve(
-    state: AppState, host: str = "127.0.0.1", port: int = 0, token: str | None = None
+    state: AppState,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    token: str | None = None,
+    public_url: str | None = None,
 ) -> Handle:
     """Serve in a thread of its own, and return once it answers.
 
@@ -163,6 +150,7 @@ def serve(
         host: address to bind to.
         port: 0 takes a free one.
         token: secret for changes; without it nothing can be changed over HTTP.
+        public_url: where people reach it through a proxy.
 
     Raises:
         ServeError: the address is taken or not ours, or it is open to others without a token.
@@ -181,7 +169,7 @@ def serve(
             "[http] port (0 takes any free one)"
         ) from error
     config = uvicorn.Config(
-        make_app(state, host, token),
+        make_app(state, host, token, public_url),
         log_config=None,
         access_log=False,
         server_header=False,

@@ -6,22 +6,26 @@ import base64
 import binascii
 import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from urllib.parse import urlencode
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.edge.http.answers import zipped
 from monitor.edge.http.problems import Refusal, occurrence, problem, refusal
+from monitor.edge.http.signing import Sessions
 from monitor.edge.status import AppState
 
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self' data:; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -29,10 +33,13 @@ _HEADERS = {
 }
 _log = structlog.get_logger("http")
 
-_OPEN_TO_ALL = ("/healthz", "/readyz")
+_OWN_FORMS = ("/sign-in", "/sign-out", "/theme")
+"""They change nothing but the browser's own cookies."""
+
+_OPEN_TO_ALL = ("/healthz", "/readyz", "/console.css", "/console.js", *_OWN_FORMS)
 _SAFE = ("GET", "HEAD")
 
-FORMS = ("/incidents/", "/silences")
+FORMS = ("/incidents/", "/silences", *_OWN_FORMS)
 """Where the console's forms are sent."""
 
 
@@ -51,12 +58,28 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """ASGI middleware: access first, headers last; what breaks behind it is an answer too."""
+    """ASGI middleware: access first, headers last; what breaks behind it is an answer too.
 
-    def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
+    Args:
+        app: what is behind.
+        host: the address listened on; on loopback reading is free.
+        token: for changes, and for reading from elsewhere.
+        sessions: who has signed in reads, too.
+        public_host: by this name people come through a proxy; they come from elsewhere.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        host: str,
+        token: str | None,
+        sessions: Sessions,
+        public_host: str | None = None,
+    ) -> None:
         self._app = app
         self._local = is_loopback(host)
-        self._token = token
+        self._token, self._sessions = token, sessions
+        self._public_host = public_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on and add the headers."""
@@ -83,7 +106,12 @@ class Guard:
 
         refused = self._refusal(scope)
         if refused is not None:
-            await problem(refused)(scope, receive, send_with_headers)
+            answer = problem(refused)
+            if refused.status_code == 401 and _is_browser(scope):
+                query = scope["query_string"].decode("latin-1")
+                wanted = scope["path"] + (f"?{query}" if query else "")
+                answer = RedirectResponse(f"/sign-in?{urlencode({'next': wanted})}", 303)
+            await answer(scope, receive, send_with_headers)
             return
         try:
             await self._app(scope, receive, send_with_headers)
@@ -96,20 +124,25 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = Headers(scope=scope)
-        if self._local and not is_loopback(_hostname(headers.get("host", ""))):
+        name = _hostname(headers.get("host", ""))
+        local = self._local and is_loopback(name)
+        if self._local and not local and name != self._public_host:
             # Another site's name that resolves to 127.0.0.1 would let that site read us.
-            return Refusal(421, "ask for localhost or 127.0.0.1")
+            reason = "ask for localhost or 127.0.0.1, or set [http] public_url to this address"
+            return Refusal(421, reason)
         change = scope["method"] not in _SAFE
         if change and scope["path"].startswith(FORMS):
             # The form itself carries the token, and its handler asks for it; what reading
             # needs is still needed here.
             change = False
-        if not change and (self._local or scope["path"] in _OPEN_TO_ALL):
+        if not change and (local or scope["path"] in _OPEN_TO_ALL):
             return None
         if self._token is None:
             reason = "no token is set: [http] token_file in the configuration allows this"
             return Refusal(403, reason, "no-token")
         if _matches(headers, self._token, passwords=not change):
+            return None
+        if not change and self._sessions.signed_in(HTTPConnection(scope).cookies):
             return None
         bearer = 'Bearer realm="least-monitor"'
         if "authorization" in headers:
@@ -122,6 +155,13 @@ class Guard:
             "unauthorized",
             headers={"WWW-Authenticate": challenge},
         )
+
+
+def _is_browser(scope: Scope) -> bool:
+    """A person who can be asked to sign in, and did not try in another way."""
+    headers = Headers(scope=scope)
+    asks = scope["method"] in _SAFE and "text/html" in headers.get("accept", "")
+    return asks and "authorization" not in headers and not scope["path"].startswith("/api/")
 
 
 def same_token(given: str, token: str) -> bool:
@@ -157,16 +197,21 @@ class ReadOnlyStandby:
     Args:
         app: what is behind.
         state: says who leads.
+        failure: answers people with a page, programs with a problem.
     """
 
-    def __init__(self, app: ASGIApp, state: AppState) -> None:
-        self._app, self._state = app, state
+    def __init__(
+        self, app: ASGIApp, state: AppState, failure: Callable[[Request, Exception], Response]
+    ) -> None:
+        self._app, self._state, self._failure = app, state, failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         leader = self._state.status.standby
-        if scope["type"] == "http" and scope["method"] not in _SAFE and leader:
+        changes = scope["type"] == "http" and scope["method"] not in _SAFE
+        if changes and leader and scope["path"] not in _OWN_FORMS:
             reason = f"this process stands by and shows only; {leader} leads: change it there"
-            await problem(Refusal(409, reason, "standby"))(scope, receive, send)
+            refused = self._failure(Request(scope), Refusal(409, reason, "standby"))
+            await refused(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -10,7 +10,7 @@ import base64
 import binascii
 import difflib
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from typing import TypeVar
 
@@ -130,12 +130,12 @@ class Question:
             return None
 
     def time(self, name: str) -> datetime | None:
-        """ISO 8601 with a zone."""
+        """ISO 8601 with a zone; a field of a form for times knows none and is in UTC."""
         value = self._given(name)
         if value is None:
             return None
         try:
-            return moment(value)
+            return moment(value, UTC if self._forms else None)
         except ValueError as error:
             self._fault(name, f"{name}={value[:80]!r} {error}")
             return None
@@ -162,8 +162,12 @@ class Question:
             return None
 
 
-def moment(text: str) -> datetime:
+def moment(text: str, zone: tzinfo | None = None) -> datetime:
     """ISO 8601 with a zone.
+
+    Args:
+        text: as it came.
+        zone: of a text that names none; None refuses it.
 
     Raises:
         ValueError: it is none; the message goes on after the text.
@@ -173,6 +177,8 @@ def moment(text: str) -> datetime:
         at = datetime.fromisoformat(text.upper())
     except ValueError:
         raise ValueError("is no ISO-8601 time") from None
+    if at.tzinfo is None and zone is not None:
+        at = at.replace(tzinfo=zone)
     if at.tzinfo is None:
         raise ValueError("has no time zone; append Z for UTC")
     return at

@@ -45,6 +45,11 @@ def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[
     return incoming, kinds
 
 
+def dated(incident: Incident, kind: str) -> datetime:
+    """When a change of the history happened; a replay writes some of them at once."""
+    return incident.opened_at if kind == "opened" else incident.updated_at
+
+
 def mentions(incident: Incident, words: Iterable[str]) -> bool:
     """True when every word occurs in what the incident is about, whatever the case.
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select
 from monitor.domain import Incident, State
 from monitor.edge import documents
 from monitor.edge.store import Audit, IncidentNotFoundError, Seen, Verdict, tables
-from monitor.edge.store.changes import acknowledged, merge, only, unchanged
+from monitor.edge.store.changes import acknowledged, dated, merge, only, unchanged
 from monitor.edge.store.rows import Rows, pairs, upsert
 
 
@@ -25,7 +25,7 @@ def write(connection: Connection, incoming: Sequence[Incident]) -> None:
         incident, kinds = merge(stored.get(incident.id), incident)
         stored[incident.id] = incident
         history += [
-            _audit_row(incident.id, incident.updated_at, kind, "monitor", "") for kind in kinds
+            _audit_row(incident.id, dated(incident, kind), kind, "monitor", "") for kind in kinds
         ]
     upsert(
         connection,

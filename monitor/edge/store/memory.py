@@ -23,6 +23,7 @@ from monitor.edge.store import (
 )
 from monitor.edge.store.changes import (
     acknowledged,
+    dated,
     expired,
     mentions,
     merge,
@@ -74,7 +75,7 @@ class MemoryStore:
                 incident, kinds = merge(self._incidents.get(incoming.id), incoming)
                 self._incidents[incident.id] = incident
                 for kind in kinds:
-                    self._note(incident.id, Audit(incident.updated_at, kind, "monitor"))
+                    self._note(incident.id, Audit(dated(incident, kind), kind, "monitor"))
             for notification in work.notifications:
                 for name in work.notifiers:
                     self._queue(name, notification)
