@@ -67,8 +67,8 @@ bench-%: $(VENV)/.dev
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --no-annotate --no-header
 requirements: $(VENV)/.dev
-	@$(COMPILE) pyproject.toml --extra postgres -o requirements.txt
-	@$(COMPILE) pyproject.toml --extra postgres --group dev -c requirements.txt -o requirements-dev.txt
+	@$(COMPILE) pyproject.toml --extra postgres --extra apprise -o requirements.txt
+	@$(COMPILE) pyproject.toml --extra postgres --extra apprise --group dev -c requirements.txt -o requirements-dev.txt
 
 # Draft the next revision of the store's tables: make migration SAYS="silences".
 migration: $(VENV)/.dev

@@ -93,6 +93,15 @@ def test_it_is_ready_only_once_the_window_is_rebuilt(state: LiveState, client: T
 # Metrics
 
 
+def test_kubernetes_may_count_a_standby_as_ready(state: LiveState, client: TestClient) -> None:
+    state.status = Status(standby="a, process 1", reason="standby: a, process 1 leads")
+    assert client.get("/readyz").status_code == 503
+    answer = client.get("/readyz?standby=ready")
+    assert (answer.status_code, answer.text) == (200, "standby: a, process 1 leads")
+    state.status = Status(reason="rebuilding the window")
+    assert client.get("/readyz?standby=ready").status_code == 503
+
+
 def test_scrapers_get_the_format_they_ask_for(state: LiveState, client: TestClient) -> None:
     state.metrics.observe(TICK)
     plain = client.get("/metrics")

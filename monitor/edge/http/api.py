@@ -49,8 +49,13 @@ class Api:
         return PlainTextResponse(problem or "ok", 503 if problem else 200)
 
     def readyz(self, request: Request) -> Response:
-        """503 until the window is rebuilt."""
+        """503 until the window is rebuilt; of a standby, too, unless asked `?standby=ready`.
+
+        Kubernetes counts a pod that is not ready as down: nodes could not be drained.
+        """
         status = self._state.status
+        if status.standby and request.query_params.get("standby") == "ready":
+            return PlainTextResponse(status.reason)
         return PlainTextResponse(
             "ready" if status.ready else status.reason, 200 if status.ready else 503
         )
