@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -42,6 +42,21 @@ class OutcomeSurvey:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the monitor could do with these rows, were they the whole log."""
+
+    slices: int
+    """From the first to the last, empty ones too."""
+    empty_slices: int
+    rows_per_slice: float
+    """Of those that are not empty."""
+    nodes: int
+    """Of the graph: frequent values and outcomes."""
+    verdicts: int
+    """Ticks after the learning time: those that could find something."""
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """The rows looked at."""
 
@@ -56,6 +71,8 @@ class Survey:
     """The first complaint of each reason."""
     oddities: tuple[str, ...]
     """What a person should look at before trusting the rest."""
+    outlook: Outlook | None
+    """None without rows."""
 
 
 def survey(
@@ -64,8 +81,17 @@ def survey(
     vocabulary: Vocabulary,
     window: WindowSettings,
     limit: int,
+    learning: timedelta = timedelta(0),
 ) -> Survey:
-    """Count the first `limit` rows, or a few more: batches are not cut."""
+    """Count the first `limit` rows, or a few more: batches are not cut.
+
+    Args:
+        batches: of the source.
+        schema, vocabulary: of the source.
+        window: of the configuration.
+        limit: in rows.
+        learning: history needed before the first verdict.
+    """
     counts = [np.zeros(0, np.int64) for _ in schema.attributes]
     missing = np.zeros(len(schema.attributes), np.int64)
     failures = np.zeros(len(schema.outcomes), np.int64)
@@ -73,6 +99,8 @@ def survey(
     examples: dict[str, Rejected] = {}
     rows = 0
     ends: list[np.datetime64] = []
+    step = np.timedelta64(window.slice_length).astype("timedelta64[us]").astype(np.int64)
+    filled: set[int] = set()
     for batch in batches:
         events = batch.events
         for one in batch.rejected:
@@ -81,6 +109,7 @@ def survey(
         if len(events):
             rows += len(events)
             ends += [events.at.min(), events.at.max()]
+            filled.update(np.unique(events.at.astype(np.int64) // step).tolist())
             failures += events.failed.sum(axis=0)
             missing += (events.values == MISSING).sum(axis=0)
             for i in range(len(counts)):
@@ -118,6 +147,27 @@ def survey(
         rejected,
         tuple(examples.values()),
         tuple(_oddities(rows, windows, attributes, outcomes, schema, window)),
+        _outlook(rows, filled, attributes, schema, window, learning),
+    )
+
+
+def _outlook(
+    rows: int,
+    filled: set[int],
+    attributes: list[AttributeSurvey],
+    schema: Schema,
+    window: WindowSettings,
+    learning: timedelta,
+) -> Outlook | None:
+    if not filled:
+        return None
+    slices = max(filled) - min(filled) + 1
+    return Outlook(
+        slices,
+        slices - len(filled),
+        rows / len(filled),
+        sum(min(a.frequent, window.max_values) for a in attributes) + len(schema.outcomes),
+        max(0, slices - int(-(-learning // window.slice_length))),
     )
 
 

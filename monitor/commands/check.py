@@ -14,7 +14,7 @@ from monitor.commands.configuration import BAD_CONFIGURATION, ConfigOption, read
 
 if TYPE_CHECKING:
     from monitor.config import Config
-    from monitor.survey import Survey
+    from monitor.survey import Outlook, Survey
 
 
 def check(
@@ -73,7 +73,8 @@ def _look(config: Config, inputs: Sequence[str], rows: int) -> Survey | None:
             return None
     source = FileSource(config, vocabulary, inputs or None, follow=False)
     schema, window = config.settings.schema, config.settings.window
-    return survey(source.batches(), schema, vocabulary, window, rows)
+    learning = config.settings.detection.learning
+    return survey(source.batches(), schema, vocabulary, window, rows, learning)
 
 
 def _look_for_people(config: Config, inputs: Sequence[str], rows: int) -> None:
@@ -117,12 +118,41 @@ def _look_for_programs(config: Config, inputs: Sequence[str], rows: int) -> dict
             for outcome in found.outcomes
         ],
         "rejected": found.rejected,
+        "rejected_ratio": _rejected_ratio(found),
+        "outlook": found.outlook and dataclasses.asdict(found.outlook),
         "examples": [
             {"reason": one.reason, "where": one.where, "detail": one.detail}
             for one in found.examples
         ],
         "oddities": [*_giveaways(config), *found.oddities],
     }
+
+
+def _rejected_ratio(found: Survey) -> float:
+    rejected = sum(found.rejected.values())
+    return rejected / max(found.rows + rejected, 1)
+
+
+def _outlook(config: Config, outlook: Outlook) -> str:
+    """What the monitor could do with such a log."""
+    from monitor.edge.wording import duration, number
+
+    settings = config.settings
+    length, learning = settings.window.slice_length, settings.detection.learning
+    text = (
+        f"{outlook.slices:,} slice{'s' * (outlook.slices != 1)} of {duration(length)}, "
+        f"{outlook.empty_slices:,} of them empty, {number(outlook.rows_per_slice)} rows in each of "
+        f"the others; a graph of up to {outlook.nodes:,} nodes; "
+    )
+    if not outlook.verdicts:
+        missing = learning - outlook.slices * length
+        return (
+            f"{text}no verdict: `detection.learning` wants {duration(learning)} of history, "
+            f"{duration(missing)} more than this"
+            if missing
+            else f"{text}no verdict: all of this is `detection.learning`"
+        )
+    return f"{text}verdicts at {outlook.verdicts:,} ticks, after {duration(learning)} of history"
 
 
 def _giveaways(config: Config) -> list[str]:
@@ -179,9 +209,15 @@ def _show(config: Config, found: Survey) -> None:
         table.add_row(outcome.name, f"{outcome.failures:,}", rate, escape(definition.when.text))
     console.print(table)
 
+    if found.outlook is not None:
+        console.print(_outlook(config, found.outlook), soft_wrap=True)
+    rejected = sum(found.rejected.values())
     for reason, count in found.rejected.items():
         example = next(one for one in found.examples if one.reason == reason)
-        console.print(f"[yellow]rejected:[/] {count:,} × {reason}, for example", soft_wrap=True)
+        share = f"{count / (found.rows + rejected):.2%} of all records"
+        console.print(
+            f"[yellow]rejected:[/] {count:,} × {reason}, {share}, for example", soft_wrap=True
+        )
         console.print(f"  {escape(example.where)}: {escape(example.detail)}", soft_wrap=True)
     for oddity in (*_giveaways(config), *found.oddities):
         console.print(f"[yellow]look:[/] {escape(oddity)}", soft_wrap=True)

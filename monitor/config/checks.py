@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo, available_timezones
 
 from monitor.config.durations import format_duration
 from monitor.config.lines import Location
@@ -30,6 +29,7 @@ from monitor.config.sections import (
     StoreSection,
 )
 from monitor.config.sources import source
+from monitor.config.zones import check_zone
 from monitor.domain import (
     Attribute,
     DetectionSettings,
@@ -90,7 +90,7 @@ def _time(schema: SchemaSection, complaints: Complaints) -> TimeDefinition:
             complaints.add(("schema", key), "is given twice", f"keep `{key}` in one place")
     zone, unit = table.zone or schema.zone, table.unit or schema.unit
     if zone:
-        _zone(zone, (*here, "zone") if table.zone else ("schema", "zone"), complaints)
+        check_zone(zone, (*here, "zone") if table.zone else ("schema", "zone"), complaints)
     if table.column and (table.date or table.clock):
         complaints.add(here, "has `column` and also `date` or `clock`", "keep one way")
     elif not table.column and not (table.date and table.clock):
@@ -119,15 +119,6 @@ def _time(schema: SchemaSection, complaints: Complaints) -> TimeDefinition:
         unit=unit,
         zone=zone,
     )
-
-
-def _zone(name: str, location: Location, complaints: Complaints) -> None:
-    try:
-        ZoneInfo(name)
-    except (ValueError, OSError, LookupError):
-        fix = did_you_mean(name, sorted(available_timezones()))
-        fix = fix if fix.startswith("did") else 'write a name such as "Europe/Lisbon"'
-        complaints.add(location, f"there is no time zone {name!r}", fix)
 
 
 def _attributes(
@@ -212,7 +203,7 @@ def _window(document: Document, time: TimeDefinition, complaints: Complaints) ->
     window = WindowSettings(**dict(document.window))
     here, day = ("window",), timedelta(days=1)
     if "zone" in document.window.model_fields_set:
-        _zone(window.zone, (*here, "zone"), complaints)
+        check_zone(window.zone, (*here, "zone"), complaints)
     elif time.zone:
         window = replace(window, zone=time.zone)
     length, window_length = format_duration(window.slice_length), format_duration(window.length)

@@ -15,6 +15,9 @@ _UNITS = {
     "d": "days",
     "w": "weeks",
 }
+LONGEST = timedelta(days=36525)
+"""Beyond it, calendars end before a window does."""
+
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 
@@ -34,9 +37,12 @@ def parse_duration(value: object) -> timedelta:
         )
     parts = _PART.findall(value)
     try:
-        return sum((timedelta(**{_UNITS[u]: float(n)}) for n, u in parts), timedelta())
+        length = sum((timedelta(**{_UNITS[u]: float(n)}) for n, u in parts), timedelta())
     except OverflowError:
-        raise PydanticCustomError("duration", "is too long") from None
+        length = timedelta.max
+    if length > LONGEST:
+        raise PydanticCustomError("duration", "is too long: at most a hundred years")
+    return length
 
 
 def format_duration(length: timedelta) -> str:

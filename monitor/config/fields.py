@@ -28,4 +28,4 @@ Texts = Annotated[list[str], BeforeValidator(one_or_many)]
 class Section(BaseModel):
     """A table of the file; keys nobody knows are an error."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

@@ -7,7 +7,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from monitor.config.problems import (
     ConfigError,
     Problem,
     apply_environment,
+    closest,
     did_you_mean,
 )
 from monitor.config.sections import Document
@@ -47,6 +48,8 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
     document, lines = _read(path)
     overridden = apply_environment(document, environ)
     complaints = Complaints(path, lines, overridden)
+    for location in _too_large(document):
+        complaints.add(location, "is too large a number", "TOML's whole numbers have 64 bits")
     parsed = _validate(document, complaints)
     config = build(parsed, path, complaints) if parsed else None
     if complaints.problems or config is None:
@@ -87,15 +90,31 @@ def _validate(document: dict[str, Any], complaints: Complaints) -> Document | No
             return Document.model_validate(remaining)
         except ValidationError as error:
             earlier = frozenset(dropped)
+            gone_now: set[Location] = set()
             for detail in error.errors(include_url=False):
                 location = _location(detail["loc"])
                 if any(location[: len(gone)] == gone for gone in earlier):
                     continue
                 complaints.add(location, *_explain(detail, location, document))
-                dropped |= _drop(remaining, location)
+                gone_now |= _drop(remaining, location)
+            dropped |= gone_now
+            complaints.dropped |= gone_now
             if dropped == earlier:
                 return None
     return None
+
+
+def _too_large(value: Any, location: Location = ()) -> Iterator[Location]:
+    """Python reads what no other program could."""
+    match value:
+        case dict():
+            for key, one in value.items():
+                yield from _too_large(one, (*location, key))
+        case list():
+            for i, one in enumerate(value):
+                yield from _too_large(one, (*location, i))
+        case int() if not -(2**63) <= value < 2**63:
+            yield location
 
 
 def _location(loc: tuple[int | str, ...]) -> Location:
@@ -143,13 +162,26 @@ def _explain(detail: ErrorDetails, location: Location, document: dict[str, Any])
             fix = did_you_mean(str(limits["tag"]), known)
             return f"unknown kind {limits.get('tag')!r}", fix
         case "literal_error":
-            return f"cannot be {given!r}", f"allowed are {limits['expected']}"
+            return f"cannot be {_toml(given)}", _one_of(given, limits["expected"])
         case "is_instance_of" | "enum":
-            return f"cannot be {given!r}", "allowed are 'excess' or 'paper'"
+            return f"cannot be {_toml(given)}", _one_of(given, "'excess' or 'paper'")
         case "string_type":
             return f"must be a text, not {_toml(given)}", "put it in quotes"
         case "bool_type":
             return f"must be true or false, not {_toml(given)}", ""
+        case "int_parsing_size":
+            return f"is {_toml(given)}", "it must fit into 64 bits"
+        case "finite_number":
+            return f"is {given}", "it must be finite"
+        case "datetime_type" | "datetime_parsing" | "datetime_from_date_parsing":
+            return (
+                f"must be a time, not {_toml(given)}",
+                "write it without quotes: 2026-12-01T22:00:00Z",
+            )
+        case "string_too_short":
+            return "is empty", ""
+        case "string_too_long":
+            return "is too long", f"at most {limits['max_length']} characters"
         case "int_type" | "int_from_float":
             return f"must be a whole number, not {_toml(given)}", ""
         case "float_type":
@@ -173,6 +205,12 @@ def _explain(detail: ErrorDetails, location: Location, document: dict[str, Any])
         case "duration":
             return f"{_toml(given)} {detail['msg']}", ""
     return detail["msg"], ""
+
+
+def _one_of(given: object, allowed: str) -> str:
+    """Allowed is ``'a', 'b' or 'c'``, in pydantic's words."""
+    guess = closest(str(given), re.findall(r"'([^']*)'", allowed)) if given else None
+    return f"did you mean `{guess}`?" if guess else f"allowed are {allowed}"
 
 
 def _not_what(key: str) -> tuple[str, str]:

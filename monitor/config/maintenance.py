@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, time, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 from monitor.config.lines import Location
 from monitor.config.model import HeartbeatSettings, MaintenanceWindow
 from monitor.config.notifiers import matchers
 from monitor.config.problems import Complaints
 from monitor.config.sections import Document, MaintenanceSection
+from monitor.config.zones import check_zone
 
 _WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LONGEST = timedelta(days=1)
@@ -89,11 +89,4 @@ def _check_again(section: MaintenanceSection, here: Location, complaints: Compla
         complaints.add(
             (*here, "length"), "is more than a day", "24h on every day is without an end already"
         )
-    try:
-        ZoneInfo(section.zone)
-    except (ValueError, OSError, LookupError):
-        complaints.add(
-            (*here, "zone"),
-            f"there is no time zone {section.zone!r}",
-            'write a name such as "Europe/Lisbon"',
-        )
+    check_zone(section.zone, (*here, "zone"), complaints)

@@ -56,9 +56,16 @@ class Complaints:
     overridden: Mapping[Location, str] = field(default_factory=dict)
     """Location → environment variable that set it."""
     problems: list[tuple[int, Problem]] = field(default_factory=list)
+    dropped: set[Location] = field(default_factory=set)
+    """What was complained about and left out, so that the rest could be checked."""
 
     def add(self, location: Location, message: str, fix: str = "") -> None:
-        """Note a problem at `location`; its line is that of the nearest key that is written."""
+        """Note a problem at `location`; its line is that of the nearest key that is written.
+
+        Not that something is missing in a table from which it was dropped.
+        """
+        if any(gone[: len(location)] == location != gone for gone in self.dropped):
+            return
         for end in range(len(location), 0, -1):
             prefix = location[:end]
             if prefix in self.overridden:
@@ -109,12 +116,22 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     'did you mean `attributes`?'
     """
     known = list(known)
-    by_case = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(word.lower(), by_case, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean `{by_case[close[0]]}`?"
+    guess = closest(word, known)
+    if guess is not None:
+        return f"did you mean `{guess}`?"
     shown = ", ".join(f"`{name}`" for name in known[:20])
     return f"known are {shown}" + (" …" if len(known) > 20 else "") if known else ""
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """What may have been meant; None when nothing is near.
+
+    >>> closest("Warnin", ["info", "warning"])
+    'warning'
+    """
+    by_case = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(word.lower(), by_case, n=1, cutoff=0.6)
+    return by_case[close[0]] if close else None
 
 
 def apply_environment(document: dict[str, Any], environ: Mapping[str, str]) -> dict[Location, str]:

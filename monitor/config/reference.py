@@ -115,7 +115,7 @@ _INPUT = """\
 | a wall clock time happens twice, or is skipped, when the clocks change | the first of the two; the moment of the jump |
 """  # noqa: E501 - a row of a table is a line
 
-_TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
+TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
     ('[source] kind = "files"', "", FilesSection),
     ('[source] kind = "kafka"', "See [Kafka](kafka.md).", KafkaSection),
     ("[schema]", "", SchemaSection),
@@ -143,7 +143,7 @@ _TABLES: tuple[tuple[str, str, type[BaseModel]], ...] = (
 def configuration_reference() -> str:
     """The whole document, as Markdown."""
     parts = [_INTRODUCTION, "## Top level", "\n".join(_rows(Document, only={"seed"}))]
-    for title, note, section in _TABLES:
+    for title, note, section in TABLES:
         purpose = (section.__doc__ or "").strip().split("\n")[0]
         parts.append(f"## `{title}`\n\n{_sentence(purpose)}{' ' + note if note else ''}")
         parts.append("\n".join(_rows(section)))

@@ -55,7 +55,9 @@ def test_a_sound_configuration_shows_what_the_log_holds(config: Path, tmp_path: 
     assert "600 rows, 2024-03-01 00:00 to 2024-03-01 09:59 (UTC)" in said
     assert "r0 33%" in said
     assert "10.000%" in said
-    assert "rejected: 1 × bad_time" in said
+    assert "rejected: 1 × bad_time, 0.17% of all records" in said
+    assert "20 slices of 30 min, 0 of them empty, 30 rows in each of the others" in said
+    assert "no verdict: `detection.learning` wants" in said
     assert "log.csv:602: column `at` holds no time" in said
     assert "look:" not in said
 
@@ -77,6 +79,14 @@ def test_programs_get_the_same_as_json(config: Path, tmp_path: Path) -> None:
         "top": [["r0", 50], ["r1", 50], ["r2", 50]],
     }
     assert report["outcomes"][0] == {"name": "failed", "failures": 0, "rate": 0.0}
+    assert report["outlook"] == {
+        "slices": 1,
+        "empty_slices": 0,
+        "rows_per_slice": 150.0,
+        "nodes": 5,
+        "verdicts": 0,
+    }
+    assert report["rejected_ratio"] == 0.0
     assert report["oddities"] == [
         "attribute `agent` never has a value; is its column the right one?",
         "outcome `failed` never happens; is its `when` right?",

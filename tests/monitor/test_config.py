@@ -291,7 +291,7 @@ kind = "pigeon"
         (kafka('start = "soon"'), "source.start: 'soon' is neither a duration nor a time; write"),
         (kafka('start = "2026-01-05T00:00"'), "names no time zone; write 2026-01-05T00:00Z"),
         (kafka('sasl_mechanism = "PLAIN"'), "source.sasl_mechanism: needs `sasl_user`; write sasl"),
-        (kafka('sasl_mechanism = "MD5"'), "source.sasl_mechanism: cannot be 'MD5'; allowed are"),
+        (kafka('sasl_mechanism = "MD5"'), 'source.sasl_mechanism: cannot be "MD5"; allowed are'),
         (kafka('sasl_user = "x"'), "source.sasl_user: has no meaning without `sasl_mechanism`"),
         (kafka('tls_ca_file = "x"'), "source.tls_ca_file: has no meaning without `tls`; add tls"),
         (kafka('tls = true\ntls_ca_file = "x"'), "source.tls_ca_file: cannot be used: No such"),
