@@ -135,14 +135,15 @@ def _rejected_ratio(found: Survey) -> float:
 
 def _outlook(config: Config, outlook: Outlook) -> str:
     """What the monitor could do with such a log."""
-    from monitor.edge.wording import duration, number
+    from monitor.config.durations import format_duration as duration
+    from monitor.edge.wording import number
 
     settings = config.settings
     length, learning = settings.window.slice_length, settings.detection.learning
     text = (
         f"{outlook.slices:,} slice{'s' * (outlook.slices != 1)} of {duration(length)}, "
-        f"{outlook.empty_slices:,} of them empty, {number(outlook.rows_per_slice)} rows in each of "
-        f"the others; a graph of up to {outlook.nodes:,} nodes; "
+        f"{outlook.empty_slices:,} of them empty, {number(outlook.rows_per_slice)} "
+        f"row{'s' * (outlook.rows_per_slice != 1)} in each of the others; a graph of up to {outlook.nodes:,} nodes; "
     )
     if not outlook.verdicts:
         missing = learning - outlook.slices * length

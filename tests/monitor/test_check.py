@@ -56,7 +56,7 @@ def test_a_sound_configuration_shows_what_the_log_holds(config: Path, tmp_path: 
     assert "r0 33%" in said
     assert "10.000%" in said
     assert "rejected: 1 × bad_time, 0.17% of all records" in said
-    assert "20 slices of 30 min, 0 of them empty, 30 rows in each of the others" in said
+    assert "20 slices of 30m, 0 of them empty, 30 rows in each of the others" in said
     assert "no verdict: `detection.learning` wants" in said
     assert "log.csv:602: column `at` holds no time" in said
     assert "look:" not in said
