@@ -143,7 +143,8 @@ def _outlook(config: Config, outlook: Outlook) -> str:
     text = (
         f"{outlook.slices:,} slice{'s' * (outlook.slices != 1)} of {duration(length)}, "
         f"{outlook.empty_slices:,} of them empty, {number(outlook.rows_per_slice)} "
-        f"row{'s' * (outlook.rows_per_slice != 1)} in each of the others; a graph of up to {outlook.nodes:,} nodes; "
+        f"row{'s' * (outlook.rows_per_slice != 1)} in each of the others; "
+        f"a graph of up to {outlook.nodes:,} nodes; "
     )
     if not outlook.verdicts:
         missing = learning - outlook.slices * length
