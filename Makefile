@@ -3,6 +3,7 @@
 # make check   the quick part of it: style, types, import contracts
 # make soak    the long runs: SOAK=1000 kills while SOAK_ROWS=2000000 rows flow, simulated months,
 #              ten million fuzzed records
+# make screenshots  take the pictures of docs/console.md anew, in a real Chromium
 # make bench   all benchmarks; rows in out/*.json
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -16,7 +17,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py benchmarks/soak.py,$(wildcard benchmarks/*.py)))
 
-.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean migration soak
+.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -48,6 +49,9 @@ tools:
 
 test: $(VENV)/.dev tools check
 	@$(BIN)/pytest --cov=least --cov=monitor --cov-report=term:skip-covered --cov-report=xml $(PYTEST_ARGS)
+
+screenshots: $(VENV)/.dev tools
+	@SCREENSHOTS=1 $(BIN)/pytest tests/browser/test_screenshots.py $(PYTEST_ARGS)
 
 soak: export SOAK ?= 1000
 soak: $(VENV)/.dev tools

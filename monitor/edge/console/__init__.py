@@ -384,7 +384,7 @@ def _window(status: Status) -> timedelta:
 def _burning(outcome: str, incidents: Iterable[Incident]) -> list[tuple[datetime, datetime | None]]:
     """When failures of an outcome were those of an incident."""
     return [
-        (i.finding.began, i.last_seen_at if i.latest.ended or i.resolved_at else None)
+        (i.finding.began, i.last_seen_at if i.resolved_at or i.latest.ended else None)
         for i in incidents
         if i.finding.outcome == outcome
     ]

@@ -61,7 +61,7 @@ def course(story: Story, slice_length: timedelta, window: timedelta, height: int
     marks: list[tuple[datetime, str]] = [(incident.opened_at, "reported")]
     if incident.resolved_at:
         marks.append((incident.resolved_at, "resolved"))
-    over = incident.resolved_at or (incident.last_seen_at if incident.latest.ended else None)
+    over = incident.last_seen_at if incident.resolved_at or incident.latest.ended else None
     now_began = incident.opened_at - window
     return chart(
         story.course,
