@@ -65,7 +65,7 @@ def demo(
             [str(bookings / "*.parquet")], Path(folder), "bookings", bookings / "labels.jsonl",
         )  # fmt: skip
         if serve:
-            _serve(console, Path(folder) / "flights.db", newest)
+            _serve(console, Path(folder) / "flights.db", flights / "flights.toml", newest)
 
 
 def _replay(
@@ -125,7 +125,7 @@ def _simulate(folder: Path) -> None:
         at += SLICE
 
 
-def _serve(console: Console, path: Path, newest: Diagnosis | None) -> None:
+def _serve(console: Console, path: Path, configuration: Path, newest: Diagnosis | None) -> None:
     from monitor.edge.http import serve
     from monitor.edge.metrics import Metrics
     from monitor.edge.status import LiveState, Status
@@ -136,7 +136,12 @@ def _serve(console: Console, path: Path, newest: Diagnosis | None) -> None:
     if newest is not None:
         metrics.observe(newest)
     status = Status(
-        ready=True, reason="", source="the demo's flights", diagnosis=newest, method="excess"
+        ready=True,
+        reason="",
+        source="the demo's flights",
+        diagnosis=newest,
+        method="excess",
+        config=read_configuration(configuration),
     )
     handle = serve(LiveState(store, metrics, status))
     console.print(f"console: {handle.url}   (Ctrl-C ends)")

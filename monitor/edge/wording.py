@@ -93,7 +93,7 @@ def visible(text: str) -> str:
     >>> visible("AC\u202eTXT"), visible("two\\nlines"), visible("naïve ✈")
     ('AC⟨U+202E⟩TXT', 'two⟨U+000A⟩lines', 'naïve ✈')
     """
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(
         f"⟨U+{ord(sign):04X}⟩" if unicodedata.category(sign) in _UNSEEN else sign for sign in text

@@ -345,6 +345,19 @@ def test_a_wrong_question_gets_a_page_that_helps(client: TestClient) -> None:
     assert client.get("/graph?hops=9").status_code == 400
 
 
+def test_a_bug_is_a_page_that_names_itself(state: LiveState, client: TestClient) -> None:
+    class Buggy(MemoryStore):
+        def silences(self, *_: object, **__: object) -> list[Silence]:
+            raise RuntimeError("boom")
+
+    state.store = Buggy()
+    page = client.get("/silences", headers={"Accept": "text/html"})
+    assert page.status_code == 500
+    assert re.search("its log has it under urn:uuid:[0-9a-f-]{36}", page.text)
+    assert "boom" not in page.text
+    assert client.get("/silences").headers["content-type"] == "application/problem+json"
+
+
 def test_nodes_are_found_and_shown_with_their_neighbours(
     state: LiveState, client: TestClient
 ) -> None:

@@ -57,6 +57,7 @@ _STATES = {
     404: "Not found",
     409: "Not possible now",
     413: "Too much",
+    500: "A fault of the monitor's",
     503: "Not now",
 }
 

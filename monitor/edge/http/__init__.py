@@ -98,7 +98,12 @@ def make_app(
         exception_handlers={HTTPException: failure, StoreError: failure},
         middleware=[
             Middleware(
-                Guard, host=host, token=token, sessions=sessions, public_host=public.hostname
+                Guard,
+                host=host,
+                token=token,
+                sessions=sessions,
+                failure=failure,
+                public_host=public.hostname,
             ),
             Middleware(ReadOnlyStandby, state=state, failure=failure),
             Middleware(GZipMiddleware, minimum_size=1000),

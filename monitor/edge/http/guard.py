@@ -7,6 +7,7 @@ import binascii
 import hmac
 import ipaddress
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from urllib.parse import urlencode
 
 import structlog
@@ -19,6 +20,8 @@ from monitor.edge.http.answers import zipped
 from monitor.edge.http.problems import Refusal, occurrence, problem, refusal
 from monitor.edge.http.signing import Sessions
 from monitor.edge.status import AppState
+
+Failure = Callable[[Request, Exception], Response]
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
@@ -65,6 +68,7 @@ class Guard:
         host: the address listened on; on loopback reading is free.
         token: for changes, and for reading from elsewhere.
         sessions: who has signed in reads, too.
+        failure: answers people with a page, programs with a problem.
         public_host: by this name people come through a proxy; they come from elsewhere.
     """
 
@@ -74,12 +78,13 @@ class Guard:
         host: str,
         token: str | None,
         sessions: Sessions,
+        failure: Failure,
         public_host: str | None = None,
     ) -> None:
         self._app = app
         self._local = is_loopback(host)
         self._token, self._sessions = token, sessions
-        self._public_host = public_host
+        self._failure, self._public_host = failure, public_host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on and add the headers."""
@@ -120,7 +125,12 @@ class Guard:
             _log.exception("a request met a bug", path=scope["path"], instance=name)
             if begun:
                 raise
-            await problem(refusal(error), name)(scope, receive, send_with_headers)
+            answer = problem(refusal(error), name)
+            if _is_browser(scope):
+                reason = f"A fault of the monitor's; its log has it under {name}."
+                with suppress(Exception):  # the page may be what is broken
+                    answer = self._failure(Request(scope), Refusal(500, reason, "bug"))
+            await answer(scope, receive, send_with_headers)
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = Headers(scope=scope)
@@ -200,9 +210,7 @@ class ReadOnlyStandby:
         failure: answers people with a page, programs with a problem.
     """
 
-    def __init__(
-        self, app: ASGIApp, state: AppState, failure: Callable[[Request, Exception], Response]
-    ) -> None:
+    def __init__(self, app: ASGIApp, state: AppState, failure: Failure) -> None:
         self._app, self._state, self._failure = app, state, failure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

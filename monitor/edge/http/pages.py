@@ -19,7 +19,7 @@ from monitor.edge.store.lease import Lease
 
 _PARKED_SHOWN = 5
 _MOST_HOPS = 3
-_MOST_RECENT = 200
+_MOST_RECENT = 50
 
 
 class Pages:
