@@ -4,6 +4,7 @@
 # make soak    the long runs: SOAK=1000 kills while SOAK_ROWS=2000000 rows flow, simulated months,
 #              ten million fuzzed records
 # make screenshots  take the pictures of docs/console.md anew, in a real Chromium
+# make docs    the site, strictly, into out/site
 # make bench   all benchmarks; rows in out/*.json
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -17,7 +18,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py benchmarks/soak.py,$(wildcard benchmarks/*.py)))
 
-.PHONY: help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
+.PHONY: docs help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -77,6 +78,9 @@ requirements: $(VENV)/.dev
 # Draft the next revision of the store's tables: make migration SAYS="silences".
 migration: $(VENV)/.dev
 	@$(BIN)/python -m monitor.edge.store.migrations "$(SAYS)"
+
+docs: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 dashboards: $(VENV)/.dev
 	@$(BIN)/python -m dashboards.generate
