@@ -15,6 +15,7 @@ import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from monitor.config import Config
+from monitor.edge import documents
 from monitor.edge.heartbeat import Heartbeat
 from monitor.edge.http import serve
 from monitor.edge.leadership import Leadership
@@ -25,7 +26,7 @@ from monitor.edge.silences import Silencer
 from monitor.edge.sources import described
 from monitor.edge.standby import Standby
 from monitor.edge.status import LiveState, Status
-from monitor.edge.store import Store, StoreFailedError
+from monitor.edge.store import LATEST_DIAGNOSIS, Store, StoreFailedError
 from monitor.edge.supervisor import Supervisor
 from monitor.jobs import Worker, schedule
 from monitor.pipeline import Pipeline
@@ -138,6 +139,11 @@ class Daemon:
         heartbeat = Heartbeat(settings, self.now) if settings else None
         scheduler: BackgroundScheduler | None = None
         pipeline = Pipeline(self.config, self.store, state.metrics, outbox.names, self.now)
+        # Until the next tick people see the newest of before the restart.
+        newest = self.store.state(LATEST_DIAGNOSIS)
+        if newest is not None:
+            diagnosis = documents.diagnosis_from(documents.loads(newest))
+            state.status = replace(state.status, diagnosis=diagnosis)
         try:
             outbox.start()
             self._worker = worker = Worker(

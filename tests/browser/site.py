@@ -17,6 +17,7 @@ from monitor.config import Config, load
 from monitor.domain import Cause, Incident, State
 from monitor.edge.http import serve
 from monitor.edge.metrics import Metrics
+from monitor.edge.notifiers.making import names
 from monitor.edge.silences import Silence
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import Store, Verdict, open_store
@@ -132,7 +133,7 @@ def make_store(folder: Path) -> tuple[Config, Store]:
     (folder / "monitor.toml").write_text(SCHEMA + CONFIGURATION)
     config = load(folder / "monitor.toml", {})
     store = open_store(f"sqlite:///{folder / 'store.db'}")
-    Pipeline(config, store, Metrics(), ("log", "webhook"), lambda: at(SLICES)).poll()
+    Pipeline(config, store, Metrics(), tuple(names(config)), lambda: at(SLICES)).poll()
     return config, store
 
 
@@ -148,8 +149,7 @@ def running(folder: Path) -> Iterator[Site]:
     store.acknowledge(taken.id, taken.opened_at + timedelta(minutes=12), "maria", "bank called")
     store.label(over.id, Verdict.TRUE, at(80), "maria", "their maintenance, see mail")
     for item in store.due(at(SLICES)):
-        if item.notifier == "log":
-            store.sent(item)
+        store.sent(item)
     now = datetime.now(UTC)
     matchers, end = ['outcome="pay"', 'airline=~"X.*"'], now + timedelta(hours=20)
     store.add_silence(Silence.of(matchers, end, now, "joão", "switch of providers"))

@@ -96,6 +96,14 @@ def test_the_standby_takes_over_when_the_leader_is_killed(
     seen = ticks(leader, standby)
     assert len(seen) == len(set(seen)), "a tick diagnosed twice"
 
+    # Who starts again shows the newest tick at once, not only after the next one.
+    again = launched("third")
+    again.until_ready()
+    status = again.get("/api/v1/status")
+    assert status is not None
+    assert status.json()["tick"] is not None
+    again.stop()
+
 
 def test_a_leader_that_was_stopped_can_write_nothing_when_it_wakes(
     logs: Logs, launched: Callable[[str], Daemon]

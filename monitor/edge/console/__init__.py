@@ -151,8 +151,7 @@ class Console:
             outcome: chart(points, length, _SPARK_HEIGHT, _burning(outcome, shown.recent))
             for outcome, points in shown.totals.items()
         }
-        now = datetime.now(UTC)
-        parts = health(status, shown.lease, shown.outbox, shown.rejected, now)
+        parts = health(status, shown.lease, shown.outbox, shown.parked, shown.rejected)
         return self._page(
             "overview.html",
             viewer,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from monitor.edge.status import Status
-from monitor.edge.store import OutboxCount
+from monitor.edge.store import OutboxCount, OutboxItem
 from monitor.edge.store.lease import Lease
 from monitor.edge.wording import duration, number
+
+_LATELY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ def health(
     status: Status,
     lease: Lease | None,
     outbox: Sequence[OutboxCount],
+    parked: Sequence[OutboxItem],
     rejected: Mapping[str, int],
-    now: datetime,
 ) -> list[Part]:
     """Source, ticks, learner, store, lease and every notifier.
 
@@ -38,16 +40,16 @@ def health(
         status: the daemon's.
         lease: of the store; None when nobody has taken it, or it cannot be read.
         outbox: notifications by notifier and status.
+        parked: the newest given up.
         rejected: records that could not be understood, by reason.
-        now: the clock.
     """
     return [
         _source(status, rejected),
-        _ticks(status, now),
+        _ticks(status),
         _learner(status),
         _store(status),
         _lease(status, lease),
-        *_notifiers(outbox),
+        *_notifiers(outbox, _lately(status, parked)),
     ]
 
 
@@ -64,7 +66,7 @@ def _source(status: Status, rejected: Mapping[str, int]) -> Part:
     return Part("Source", "good", "reading", f"{aside}; complete until", status.watermark)
 
 
-def _ticks(status: Status, now: datetime) -> Part:
+def _ticks(status: Status) -> Part:
     tick = status.diagnosis
     if tick is None:
         return Part("Ticks", "unsure", "none yet", "the first is made when a slice is complete")
@@ -107,7 +109,13 @@ def _lease(status: Status, lease: Lease | None) -> Part:
     return Part("Lease", "good", "leading" if lease.mine else "taken", lease.owner)
 
 
-def _notifiers(outbox: Sequence[OutboxCount]) -> list[Part]:
+def _lately(status: Status, parked: Sequence[OutboxItem]) -> set[str]:
+    """Notifiers that gave up something of the last day: older trouble is no trouble of now."""
+    now = status.diagnosis.at if status.diagnosis else datetime.now(UTC)
+    return {item.notifier for item in parked if item.notification.at > now - _LATELY}
+
+
+def _notifiers(outbox: Sequence[OutboxCount], failing: set[str]) -> list[Part]:
     counts: dict[str, dict[str, int]] = {}
     for one in outbox:
         counts.setdefault(one.notifier, {})[one.status] = one.count
@@ -116,7 +124,8 @@ def _notifiers(outbox: Sequence[OutboxCount]) -> list[Part]:
         parked, pending = by_status.get("parked", 0), by_status.get("pending", 0)
         told = f"{number(pending)} waiting, {number(by_status.get('sent', 0))} sent"
         if parked:
-            parts.append(Part(f"Notifier {name}", "bad", f"{number(parked)} given up", told))
+            state, word = "bad" if name in failing else "unsure", f"{number(parked)} given up"
+            parts.append(Part(f"Notifier {name}", state, word, told))
         else:
             parts.append(Part(f"Notifier {name}", "good", "delivering", told))
     return parts or [Part("Notifiers", "good", "silent", "nothing had to be told yet")]
