@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -12,10 +13,12 @@ from typing import Any, Protocol
 from monitor import __version__
 from monitor.config import Config
 from monitor.diagnosis import Tick
-from monitor.domain import Incident, Method, Settings, utc
+from monitor.domain import Incident, Method, Rejected, Settings, utc
 from monitor.edge.documents import incident_summary
 from monitor.edge.files import STDIN, FileSource
+from monitor.edge.report import Backtest, Series
 from monitor.edge.store import Store, open_store
+from monitor.recording import Moment, Recorder
 from monitor.replay import Input, gather
 from monitor.scoring import Scores, read_labels, read_quiet_days, score
 from monitor.session import Session
@@ -149,6 +152,8 @@ class Outcome:
     """Empty without labels and quiet days."""
     rejected: tuple[str, ...]
     """Reasons, with the first example of each."""
+    told: Backtest
+    """What the HTML report is made of."""
 
 
 def run(
@@ -197,16 +202,29 @@ def run(
     store = open_store(f"sqlite:///{path}")
     try:
         session = Session(settings, store, example_columns=config.console.example_columns)
+        told = None
+        if session.last_slice is not None:
+            told = utc(session.last_slice) + window.slice_length
+        recorder = Recorder(path.with_suffix(".jsonl"), told)
         source = FileSource(config, session.vocabulary, inputs, follow=False)
         data = gather(source.batches(), settings.schema, window, now, since=since, until=until)
         if session.last_slice is None:
             session.commit()  # the vocabulary, so that a resumed run has the same codes
         progress.begin(data.count_slices(window), data.done(window, session.last_slice))
-        replay(data, session, progress.tick)
+
+        def on_tick(tick: Tick) -> None:
+            recorder.add(tick, session.monitor)
+            progress.tick(tick)
+
+        try:
+            replay(data, session, on_tick)
+        finally:
+            recorder.close()
         methods = (settings.detection.report, *settings.detection.compare)
         incidents = {method: incidents_of(store, method) for method in methods}
     finally:
         store.close()
+    path.with_suffix(".jsonl").unlink(missing_ok=True)
     if keep is not None:
         path.rename(keep)
     else:
@@ -222,7 +240,39 @@ def run(
     for one in data.rejected:
         examples.setdefault(one.reason, f"{one.reason}: {one.where}: {one.detail}")
     return Outcome(
-        report(data, settings, incidents, scores), incidents, scores, tuple(examples.values())
+        report(data, settings, incidents, scores),
+        incidents,
+        scores,
+        tuple(examples.values()),
+        Backtest(
+            config=config,
+            inputs=inputs,
+            rows=data.rows,
+            rejected=_by_reason(data.rejected),
+            series=_series(recorder.moments, len(settings.schema.outcomes)),
+            incidents=incidents,
+            scores=scores,
+            quiet_days=quiet,
+        ),
+    )
+
+
+def _by_reason(rejected: Iterable[Rejected]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for one in rejected:
+        counts[one.reason] += one.count
+    return dict(sorted(counts.items()))
+
+
+def _series(moments: Sequence[Moment], outcomes: int) -> Series:
+    return Series(
+        at=[m.at for m in moments],
+        learning=[m.learning for m in moments],
+        gap=[m.gap for m in moments],
+        observed=[[m.observed[o] for m in moments] for o in range(outcomes)],
+        expected=[[m.expected[o] for m in moments] for o in range(outcomes)],
+        scores=[[m.scores[o] for m in moments] for o in range(outcomes)],
+        p_values=[m.p_values for m in moments],
     )
 
 
@@ -235,3 +285,4 @@ def _with_both_methods(settings: Settings) -> Settings:
 def _forget(path: Path) -> None:
     for suffix in ("", "-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.with_suffix(".jsonl").unlink(missing_ok=True)

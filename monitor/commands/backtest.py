@@ -45,6 +45,14 @@ def backtest(
     json_path: Annotated[
         Path | None, typer.Option("--json", metavar="OUT", help="Write the results as JSON.")
     ] = None,
+    html_path: Annotated[
+        Path | None,
+        typer.Option(
+            "--html",
+            metavar="OUT",
+            help="Write a report as one HTML file; a folder gets one named by the time.",
+        ),
+    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where an interrupted run keeps its state."),
@@ -82,6 +90,13 @@ def backtest(
 
             json_path.write_bytes(dumps(outcome.document) + b"\n")
             console.print(f"wrote {json_path}")
+        if html_path is not None:
+            from monitor.edge.report import render
+
+            if html_path.is_dir():
+                html_path /= f"backtest-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.html"
+            html_path.write_text(render(outcome.told), "utf-8")
+            console.print(f"wrote {html_path}")
 
 
 def _day(text: str | None, zone: str) -> datetime | None:

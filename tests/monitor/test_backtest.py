@@ -126,13 +126,17 @@ class Interrupted(Silent):
 
 
 def test_an_interrupted_replay_goes_on_and_ends_the_same(desk: Path) -> None:
-    whole = dumps(replayed(desk).document)
+    untouched = replayed(desk)
+    whole = dumps(untouched.document)
     first = Interrupted(70)
     with pytest.raises(KeyboardInterrupt):
         replayed(desk, progress=first)
     assert first.begun == (96, 0)
     second = Interrupted()
-    assert dumps(replayed(desk, progress=second).document) == whole
+    resumed = replayed(desk, progress=second)
+    assert dumps(resumed.document) == whole
+    # The report has the ticks before the interruption, each once.
+    assert resumed.told.series == untouched.told.series
     assert second.begun == (96, 48)
     assert second.ticks == 48
 
@@ -177,7 +181,7 @@ def test_the_command_prints_a_summary_and_writes_json(desk: Path) -> None:
     out = desk / "out.json"
     done = command(
         desk, "backtest", str(desk / "log-a.jsonl"), "--labels", str(desk / "labels.jsonl"),
-        "--json", str(out), "--state", str(desk / "state"),
+        "--json", str(out), "--state", str(desk / "state"), "--html", str(desk / "report.html"),
     )  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "recall@1" in done.output
@@ -185,6 +189,9 @@ def test_the_command_prints_a_summary_and_writes_json(desk: Path) -> None:
     document = json.loads(out.read_bytes())
     assert document["incidents"][0]["cause"] == {"airline": ["MU"]}
     assert out.read_bytes() == dumps(replayed(desk).document) + b"\n"
+    page = (desk / "report.html").read_text()
+    assert "names what label outage accepts" in page
+    assert "p-values of" in page
 
 
 @pytest.mark.parametrize(
