@@ -888,6 +888,15 @@ def test_the_course_of_an_incident_is_kept_point_by_point(store: Store) -> None:
     assert [p.observed for p in store.course("a1")] == [1]
 
 
+def test_the_history_says_when_an_incident_opened_not_when_it_was_written(store: Store) -> None:
+    """A replay writes many ticks at once."""
+    late = replace(incident("a1"), updated_at=NOON + 6 * HALF_HOUR)
+    store.commit(Work(incidents=(late,)))
+    store.commit(Work(incidents=(resolved(late, NOON + 8 * HALF_HOUR),)))
+    times = [(entry.kind, entry.at) for entry in store.audit("a1")]
+    assert times == [("opened", NOON), ("resolved", NOON + 8 * HALF_HOUR)]
+
+
 def test_an_exhibit_is_replaced_whole(store: Store) -> None:
     link = Link("airline=AC", "pay", 0.25, NOON)
     first, second = Exhibit(NOON, (link,)), Exhibit(NOON + HALF_HOUR, came=(link,))
