@@ -20,6 +20,10 @@ PAGES = (
 )  # fmt: skip
 
 
+OTHERWISE_ON_A_TELEPHONE = ("overview", "incident-open", "silences", "reports", "settings")
+"""Their tables become blocks; the other pages only grow longer."""
+
+
 def overflowing(page: Page) -> list[str]:
     """What reaches beyond the right edge, should the page scroll sideways."""
     found: list[str] = page.evaluate(
@@ -56,7 +60,8 @@ def test_every_page_can_be_used_by_everybody(site: Site, open_page: Opener, name
     assert violations(page, **only_colours) == []
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]
     assert overflowing(page) == []
-    assert violations(page, rules={"color-contrast": {"enabled": False}}) == []  # as before
+    if name in OTHERWISE_ON_A_TELEPHONE:
+        assert violations(page, rules={"color-contrast": {"enabled": False}}) == []  # as before
 
 
 @pytest.mark.parametrize("name", PAGES)
