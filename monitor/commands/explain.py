@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.commands.replaying import wide_console
-from monitor.commands.stored import JsonOption, StoreConfigOption, StoreOption, open_stored
+from monitor.commands.stored import (
+    ApiOption,
+    JsonOption,
+    StoreConfigOption,
+    StoreOption,
+    TokenOption,
+    open_stored,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,13 +32,15 @@ def explain(
     ],
     config: StoreConfigOption = None,
     store: StoreOption = None,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show one incident: path, counts, score, p and q, the causes that came second, history."""
-    with open_stored(config, store) as opened:
+    with open_stored(config, store, api, token_file) as opened:
         incident = opened.store.incident(incident_id)
         history = opened.store.audit(incident.id)
-        label = opened.store.labels().get(incident.id)
+        label = opened.store.label_of(incident.id)
         if as_json:
             from monitor.edge.documents import dumps, incident_history
 

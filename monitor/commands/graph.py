@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.commands.replaying import wide_console
-from monitor.commands.stored import JsonOption, StoreConfigOption, StoreOption, open_stored
+from monitor.commands.stored import (
+    ApiOption,
+    JsonOption,
+    StoreConfigOption,
+    StoreOption,
+    TokenOption,
+    open_stored,
+)
 
 if TYPE_CHECKING:
     from monitor.domain import Diagnosis, Edge
@@ -18,6 +25,8 @@ if TYPE_CHECKING:
 def graph(
     config: StoreConfigOption = None,
     store: StoreOption = None,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
     top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 40,
     as_json: JsonOption = False,
     as_dot: Annotated[
@@ -27,7 +36,7 @@ def graph(
     """Show the learned edges of the newest tick, the strongest first."""
     if as_json and as_dot:
         raise typer.BadParameter("give --json or --dot, not both")
-    with open_stored(config, store) as opened:
+    with open_stored(config, store, api, token_file) as opened:
         from monitor.edge.documents import diagnosis_document, diagnosis_from, dumps, loads
         from monitor.edge.store import LATEST_DIAGNOSIS, StoreError
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.commands.replaying import wide_console
-from monitor.commands.stored import JsonOption, StoreConfigOption, StoreOption, open_stored
+from monitor.commands.stored import (
+    ApiOption,
+    JsonOption,
+    StoreConfigOption,
+    StoreOption,
+    TokenOption,
+    open_stored,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -31,6 +38,8 @@ class StateName(StrEnum):
 def incidents(
     config: StoreConfigOption = None,
     store: StoreOption = None,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
     state: Annotated[StateName | None, typer.Option(help="Only these.")] = None,
     since: Annotated[
         str | None,
@@ -45,7 +54,7 @@ def incidents(
 ) -> None:
     """List incidents, newest first."""
     after = _since(since, datetime.now(UTC))
-    with open_stored(config, store) as opened:
+    with open_stored(config, store, api, token_file) as opened:
         from monitor.domain import State
 
         found = opened.store.incidents(

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.commands.replaying import wide_console
-from monitor.commands.stored import JsonOption, StoreConfigOption, StoreOption, open_stored
+from monitor.commands.stored import (
+    ApiOption,
+    JsonOption,
+    StoreConfigOption,
+    StoreOption,
+    TokenOption,
+    open_stored,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -48,6 +55,8 @@ def add(
     by: ActorOption = None,
     config: StoreConfigOption = None,
     store: StoreOption = None,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Silence the incidents that match."""
@@ -65,8 +74,8 @@ def add(
         silence = Silence.of(matchers, ends, now, by or getpass.getuser(), note)
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(str(error)) from None
-    with open_stored(config, store) as opened:
-        opened.store.add_silence(silence)
+    with open_stored(config, store, api, token_file, changes=True) as opened:
+        silence = opened.store.add_silence(silence)
         if as_json:
             typer.echo(dumps(silence_document(silence, now)).decode())
         else:
@@ -77,6 +86,8 @@ def add(
 def list_(
     config: StoreConfigOption = None,
     store: StoreOption = None,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
     everything: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,7 +95,7 @@ def list_(
     from monitor.edge.documents import dumps, silence_document
 
     now = datetime.now(UTC)
-    with open_stored(config, store) as opened:
+    with open_stored(config, store, api, token_file) as opened:
         found = [s for s in opened.store.silences() if everything or now < s.ends_at]
         if as_json:
             documents = [silence_document(silence, now) for silence in found]
@@ -104,9 +115,11 @@ def expire(
     by: ActorOption = None,
     config: StoreConfigOption = None,
     store: StoreOption = None,
+    api: ApiOption = None,
+    token_file: TokenOption = None,
 ) -> None:
     """End a silence now; what still burns is told within a minute."""
-    with open_stored(config, store) as opened:
+    with open_stored(config, store, api, token_file, changes=True) as opened:
         actor = by or getpass.getuser()
         ended = opened.store.expire_silence(silence, datetime.now(UTC), actor)
         typer.echo(f"silence {ended.id} has ended")

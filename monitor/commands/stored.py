@@ -1,13 +1,17 @@
-"""What `incidents`, `explain` and `graph` share: a store to read, and a zone to show times in."""
+"""What `incidents`, `explain`, `graph` and `silence` share: whom they ask, and a zone for times.
+
+With a configuration they ask the daemon that runs under it, if one does, and else its store. Who
+answered is told on standard error when it was the daemon, or could have been.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 from zoneinfo import ZoneInfo
 
 import typer
@@ -16,8 +20,10 @@ from monitor.commands.configuration import read_configuration
 from monitor.commands.failure import mendable
 
 if TYPE_CHECKING:
-    from monitor.config import MaintenanceWindow
-    from monitor.edge.store import Store
+    from monitor.config import Config, MaintenanceWindow
+    from monitor.domain import Incident, State
+    from monitor.edge.silences import Silence
+    from monitor.edge.store import Audit, Store, Verdict
 
 StoreConfigOption = Annotated[
     Path | None,
@@ -29,14 +35,98 @@ StoreOption = Annotated[
     str | None,
     typer.Option("--store", metavar="URL", help="A store by address, instead of a configuration."),
 ]
+ApiOption = Annotated[
+    str | None,
+    typer.Option(
+        "--api",
+        metavar="URL",
+        help="A daemon by address, as http://monitor:9469. Left out: the one of the configuration "
+        "if it is up, else the store.",
+    ),
+]
+TokenOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        envvar="LEAST_MONITOR_TOKEN_FILE",
+        help="The daemon's token; left out, that of the configuration.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+class Archive(Protocol):
+    """A store or a daemon, as the commands know both."""
+
+    def incidents(
+        self,
+        *,
+        state: State | None = None,
+        since: datetime | None = None,
+        outcome: str | None = None,
+        method: str | None = None,
+        limit: int | None = None,
+    ) -> list[Incident]:
+        """See `Store`."""
+        ...
+
+    def incident(self, id_or_prefix: str) -> Incident:
+        """See `Store`."""
+        ...
+
+    def audit(self, incident_id: str) -> list[Audit]:
+        """See `Store`."""
+        ...
+
+    def label_of(self, incident_id: str) -> Verdict | None:
+        """The last verdict."""
+        ...
+
+    def state(self, name: str) -> bytes | None:
+        """See `Store`."""
+        ...
+
+    def silences(self) -> list[Silence]:
+        """See `Store`."""
+        ...
+
+    def add_silence(self, silence: Silence) -> Silence:
+        """What was made of it."""
+        ...
+
+    def expire_silence(self, id_or_prefix: str, at: datetime, actor: str) -> Silence:
+        """See `Store`."""
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
+        ...
+
+
+class Shelf:
+    """A store as an `Archive`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.incidents, self.incident = store.incidents, store.incident
+        self.audit, self.state, self.silences = store.audit, store.state, store.silences
+        self.expire_silence, self.close = store.expire_silence, store.close
+
+    def label_of(self, incident_id: str) -> Verdict | None:
+        """The last verdict."""
+        return self._store.labels().get(incident_id)
+
+    def add_silence(self, silence: Silence) -> Silence:
+        """It is kept as it is."""
+        self._store.add_silence(silence)
+        return silence
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A store with what its configuration says about showing it."""
+    """Whom to ask, with what the configuration says about showing it."""
 
-    store: Store
+    store: Archive
     zone: tzinfo
     method: str | None
     """The method that reports; None without a configuration."""
@@ -44,25 +134,113 @@ class Opened:
 
 
 @contextmanager
-def open_stored(config: Path | None, url: str | None) -> Iterator[Opened]:
-    """The store of `config` or at `url`; trouble is shown and ends the command with 1."""
-    if (config is None) == (url is None):
-        raise typer.BadParameter("give either -c CONFIG or --store URL")
+def open_stored(
+    config: Path | None,
+    url: str | None,
+    api: str | None = None,
+    token_file: Path | None = None,
+    changes: bool = False,
+) -> Iterator[Opened]:
+    """The daemon or store of `config`, or the one named; trouble ends the command with 1.
+
+    Args:
+        config: of the daemon.
+        url: a store, instead.
+        api: a daemon, by address.
+        token_file: of the daemon.
+        changes: something is to be changed: without a token that is done in the store.
+    """
+    if url is not None and (config is not None or api is not None):
+        raise typer.BadParameter("give --store URL alone")
+    if config is None and url is None and api is None:
+        raise typer.BadParameter("give either -c CONFIG, --api URL or --store URL")
+    settings = None if config is None else read_configuration(config)
     zone: tzinfo = UTC
     method = None
     maintenance: tuple[MaintenanceWindow, ...] = ()
-    if config is not None:
-        settings = read_configuration(config)
-        url = settings.store.url
+    if settings is not None:
         zone = ZoneInfo(settings.settings.window.zone)
         method = settings.settings.detection.report.value
         maintenance = settings.maintenance
-    assert url is not None
     with mendable():
-        from monitor.edge.store import open_store
-
-        store = open_store(url, create=False)
+        archive = _archive(settings, url, api, token_file, changes)
         try:
-            yield Opened(store, zone, method, maintenance)
+            yield Opened(archive, zone, method, maintenance)
         finally:
-            store.close()
+            archive.close()
+
+
+def _archive(
+    settings: Config | None,
+    url: str | None,
+    api: str | None,
+    token_file: Path | None,
+    changes: bool,
+) -> Archive:
+    from monitor.edge.store import open_store
+
+    token = None if settings is None else settings.http.token
+    if token_file is not None:
+        token = token_file.read_text("utf-8").strip() or None
+    if api is not None:
+        return _named(api, token, changes)
+    if settings is not None:
+        found = _running(settings, token, changes)
+        if found is not None:
+            return found
+        url = settings.store.url
+    assert url is not None
+    return Shelf(open_store(url, create=False))
+
+
+def _named(api: str, token: str | None, changes: bool) -> Archive:
+    from monitor.edge.remote import Remote, TokenError
+
+    remote = Remote(api, token)
+    if changes and token is None:
+        raise TokenError(
+            f"the daemon at {api} changes nothing without its token: give --token-file FILE"
+        )
+    try:
+        remote.identity()
+    except TokenError as error:
+        raise TokenError(f"{error}; give --token-file FILE") from None
+    return remote
+
+
+def _running(settings: Config, token: str | None, changes: bool) -> Archive | None:
+    """The daemon of the configuration, if it is up and serves the same store."""
+    from monitor.edge.remote import AwayError, Remote, TokenError, store_identity
+    from monitor.edge.store import StoreError
+
+    http = settings.http
+    if http.port == 0 or settings.store.url == "memory:":
+        return None
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)
+    where = f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
+    remote = Remote(where, token)
+    try:
+        identity = remote.identity()
+    except AwayError:
+        return None
+    except TokenError as error:
+        _note(f"{error}; set [http] token_file or give --token-file FILE. Using the store instead")
+        return None
+    except StoreError as error:
+        _note(f"{error}. Using the store instead")
+        return None
+    if identity != store_identity(settings.store.url):
+        _note(f"the daemon at {where} has another store. Using the store of this configuration")
+        return None
+    if changes and token is None:
+        _note(
+            f"the daemon at {where} changes nothing without a token ([http] token_file). "
+            "Using its store instead"
+        )
+        return None
+    _note(f"from the daemon at {where}")
+    return remote
+
+
+def _note(text: str) -> None:
+    typer.echo(text, err=True)

@@ -176,7 +176,7 @@ def test_the_graph_for_graphviz_survives_any_value() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
-        (["incidents"], 2, "either -c CONFIG or --store URL"),
+        (["incidents"], 2, "either -c CONFIG, --api"),
         (["incidents", "--store", "/nowhere/x.db"], 1, "no store at /nowhere/x.db"),
         (["explain", "zz", "--store", "URL"], 1, "no incident 'zz'"),
         (["incidents", "--store", "URL", "--since", "noon"], 2, "no time"),

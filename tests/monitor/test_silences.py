@@ -174,7 +174,7 @@ def test_windows_are_read_as_written(tmp_path: Path) -> None:
         ('at = "25:00"\nlength = "1h"', "maintenance[0].at"),
         ('at = "22:00"\nlength = "25h"', "is more than a day"),
         ('at = "22:00"\nlength = "1h"\nzone = "Mars"', "no time zone 'Mars'"),
-        ('at = "22:00"\nlength = "1h"\ndays = ["sunday"]', "cannot be 'sunday'"),
+        ('at = "22:00"\nlength = "1h"\ndays = ["sunday"]', 'cannot be "sunday"'),
         ('at = "22:00"\nlength = "1h"\nmatch = ["airlin=AC"]', "did you mean `airline`?"),
     ],
 )

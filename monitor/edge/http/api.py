@@ -19,6 +19,7 @@ from monitor.edge.http.answers import conditional, require_match, tag
 from monitor.edge.http.bodies import json_body, new_silence
 from monitor.edge.http.problems import Refusal
 from monitor.edge.http.questions import MOST, PAGE, Question, cursor
+from monitor.edge.remote import store_identity
 from monitor.edge.silences import Hush, Silence, described, hushed
 from monitor.edge.silences import until as open_until
 from monitor.edge.status import AppState
@@ -72,6 +73,7 @@ class Api:
             "role": "standby" if status.standby else "leader",
             "problem": status.problem,
             "source": status.source,
+            "store": status.config and store_identity(status.config.store.url),
             "started_at": _time(status.started_at),
             "watermark": _time(status.watermark),
             "tick": None,

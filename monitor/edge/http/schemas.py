@@ -143,6 +143,7 @@ _STATUS = closed(
     role={"enum": ["leader", "standby"]},
     problem=TEXT,
     source=TEXT,
+    store=maybe(TEXT | {"description": "A digest that names the store."}),
     started_at=maybe(TIME),
     watermark=maybe(TIME),
     tick=maybe(ref("Tick")),
