@@ -5,6 +5,7 @@
 #              ten million fuzzed records
 # make screenshots  take the pictures of docs/console.md anew, in a real Chromium
 # make docs    the site, strictly, into out/site
+# make release wheel, sdist, what they are made of (SBOM) and their digests, in dist/
 # make bench   all benchmarks; rows in out/*.json
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -18,7 +19,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py benchmarks/soak.py,$(wildcard benchmarks/*.py)))
 
-.PHONY: docs help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
+.PHONY: docs release sbom help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -81,6 +82,22 @@ migration: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The pinned requirements in an environment of their own: an SBOM tells what is deployed, not what tests.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' monitor/__init__.py)
+sbom: $(VENV)/.dev
+	@mkdir -p dist
+	@rm -rf out/release && $(BIN)/uv venv --quiet --python $(BIN)/python out/release
+	@mirror=$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || true); \
+		$${mirror:+env UV_DEFAULT_INDEX=$$mirror} $(BIN)/uv pip install --quiet --python out/release/bin/python \
+		--require-hashes -r requirements.txt
+	@$(BIN)/cyclonedx-py environment out/release --pyproject pyproject.toml --output-reproducible \
+		--sv 1.6 --validate -o dist/least-monitor-$(VERSION).cdx.json
+
+release: sbom
+	@rm -f dist/*.whl dist/*.tar.gz
+	@$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@cd dist && sha256sum least*$(VERSION)*.whl least*$(VERSION)*.tar.gz least-monitor-$(VERSION).cdx.json | tee SHA256SUMS
 
 dashboards: $(VENV)/.dev
 	@$(BIN)/python -m dashboards.generate

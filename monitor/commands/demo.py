@@ -25,10 +25,14 @@ SHOWN = 14
 SIMULATED_START = datetime(2026, 1, 5, tzinfo=UTC)
 SIMULATED_DAYS, SIMULATED_QUIET_DAYS, SIMULATED_ROWS, SIMULATED_SEED = 3, 2, 60_000, 8
 
+SHORT_UNTIL = datetime(2013, 2, 15, tzinfo=UTC)
+
 STORY = """\
 New York, February to April 2013: every hour the latest 24 hours of flights are encoded, LEAST
 relearns the network, and failures beyond what this traffic should produce are traced to a cause.
 """
+
+SHORT_STORY = STORY.replace("February to April", "the first half of February")
 
 BOOKINGS = """\
 A simulated travel platform, 5-7 January: two quiet days to learn from, then one incident.
@@ -43,6 +47,9 @@ def demo(
             help="Leave the console up at the end; default: in a terminal, unless SERVE=0.",
         ),
     ] = None,
+    short: Annotated[
+        bool, typer.Option("--short", help="Two weeks of flights only, with a blizzard in them.")
+    ] = False,
 ) -> None:
     """Replay real flights and a simulated booking day, and show the incidents."""
     if serve is None:
@@ -50,20 +57,21 @@ def demo(
     console = wide_console()
     with mendable(), tempfile.TemporaryDirectory(prefix="least-monitor-") as folder:
         flights = Path(__file__).parent.parent / "demo"
-        console.print(STORY)
+        console.print(SHORT_STORY if short else STORY)
         newest = _replay(
             console, flights / "flights.toml",
             [str(flights / "nyc2013_february_april.parquet")], Path(folder), "flights",
-            flights / "labels.jsonl",
+            flights / "labels.jsonl", SHORT_UNTIL if short else None,
         )  # fmt: skip
-        console.print(BOOKINGS)
-        bookings = Path(folder) / "bookings"
-        bookings.mkdir()
-        _simulate(bookings)
-        _replay(
-            console, flights / "bookings.toml",
-            [str(bookings / "*.parquet")], Path(folder), "bookings", bookings / "labels.jsonl",
-        )  # fmt: skip
+        if not short:
+            console.print(BOOKINGS)
+            bookings = Path(folder) / "bookings"
+            bookings.mkdir()
+            _simulate(bookings)
+            _replay(
+                console, flights / "bookings.toml",
+                [str(bookings / "*.parquet")], Path(folder), "bookings", bookings / "labels.jsonl",
+            )  # fmt: skip
         if serve:
             _serve(console, Path(folder) / "flights.db", flights / "flights.toml", newest)
 
@@ -75,6 +83,7 @@ def _replay(
     folder: Path,
     name: str,
     labels: Path | None = None,
+    until: datetime | None = None,
 ) -> Diagnosis | None:
     from monitor.backtest import run
 
@@ -87,6 +96,7 @@ def _replay(
             state=folder,
             keep=folder / f"{name}.db",
             labels=labels,
+            until=until,
             progress=progress,
         )
     report = config.settings.detection.report

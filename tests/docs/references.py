@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, metadata
 from types import ModuleType
 from typing import Any
 
@@ -134,11 +135,40 @@ def commands() -> str:
     )
 
 
+def licences() -> str:
+    """What each deployed package says of its licence."""
+    rows = []
+    pins = re.findall(
+        r"^([\w.-]+)(?:\[.*?\])?==(\S+)", (ROOT / "requirements.txt").read_text(), re.M
+    )
+    for name, version in pins:
+        try:
+            said = metadata(name)
+        except PackageNotFoundError:
+            rows.append(f"| {name} | {version} | not for this platform |")
+            continue
+        classified = [
+            one.split(" :: ")[-1]
+            for one in said.get_all("Classifier") or ()
+            if one.startswith("License ::") and one != "License :: OSI Approved"
+        ]
+        words = said.get("License-Expression") or ", ".join(classified)
+        words = words or (said.get("License") or "see its licence file").splitlines()[0]
+        rows.append(f"| {name} | {version} | {_cell(words)} |")
+    return _page(
+        "Licences",
+        "least-monitor is under Apache-2.0; data in `data/` is under the licences that its\n"
+        "folders name. What is deployed with it, and what each package says of itself:",
+        "| Package | Version | Licence |\n|---|---|---|\n" + "\n".join(rows),
+    )
+
+
 REFERENCES: dict[str, Callable[[], str]] = {
     "metrics.md": metrics,
     "alerts.md": alerts,
     "least-api.md": library,
     "commands.md": commands,
+    "licences.md": licences,
 }
 
 
