@@ -50,7 +50,7 @@ class Taught:
     start: int
     slot: int
     weekday: int
-    values: np.ndarray  # (n, attributes) int32 codes
+    values: np.ndarray  # (n, attributes) codes
     exposure: np.ndarray  # (n,) events that each row stands for
     failures: np.ndarray  # (n, outcomes) failures of each row
     expected: np.ndarray  # (outcomes,) expected on arrival, whole slice
@@ -74,7 +74,7 @@ def teach(
             weekday,
             piece.values,
             piece.weight.astype(float),
-            failures.astype(float),
+            failures,
             expected,
         )
     cumulative = np.cumsum(piece.weight)
@@ -88,7 +88,7 @@ def teach(
         weekday,
         piece.values[keep],
         exposure[keep],
-        failures[keep].astype(float),
+        failures[keep],
         expected,
     )
 
@@ -288,7 +288,7 @@ class History:
             np.repeat([t.weekday for t in pieces], lengths),
             np.concatenate([t.values[k] for t, k in both]),
             np.concatenate([t.exposure[k] for t, k in both]),
-            np.concatenate([t.failures[k, o] for t, k in both]),
+            np.concatenate([t.failures[k, o] for t, k in both]).astype(float),
         )
 
     def _mask(

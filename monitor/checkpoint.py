@@ -120,7 +120,7 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
         monitor.history.add(monitor.lesson(piece, one.expected))
         if len(stored) - i <= recent:
             local = monitor.nodes.local(piece.values, piece.start)
-            monitor.push(Coded(piece, local, one.expected))
+            monitor.push(Coded(piece, local, one.expected).compact())
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, part: Mapping[str, np.ndarray]) -> None:

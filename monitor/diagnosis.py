@@ -213,14 +213,14 @@ class Monitor:
         local, slot = self.nodes.local(piece.values, piece.start), self.slot(piece)
         if self.baseline is None:
             shape = len(local), len(self.settings.schema.outcomes)
-            return Coded(piece, local, np.full(shape, QUANTUM))
+            return Coded(piece, local, np.full(shape, QUANTUM)).compact()
         expected = self.baseline.expected(local, slot)
         whole, expected = self.baseline.usual.carried(
             piece, expected, self.baseline.day[:, slot], self.weekday(piece)
         )
         if whole is not piece:
             local = self.nodes.local(whole.values, piece.start)
-        return Coded(whole, local, expected)
+        return Coded(whole, local, expected).compact()
 
     def lesson(self, piece: Slice, expected: np.ndarray) -> Taught:
         """What a scored slice teaches."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +23,30 @@ class Slice:
     """
 
     start: np.datetime64  # [us], UTC
-    values: np.ndarray  # (m, attributes) int32 codes of the Vocabulary
+    values: np.ndarray  # (m, attributes) codes of the Vocabulary, integers
     failed: np.ndarray  # (m, outcomes) bool
-    weight: np.ndarray  # (m,) int64, events per row
+    weight: np.ndarray  # (m,) events per row, int32 or wider: its products with float32 are float64
 
     @property
     def rows(self) -> int:
         """Events in the slice."""
         return int(self.weight.sum())
+
+    def compact(self) -> Slice:
+        """The same, in less memory."""
+        return Slice(
+            self.start,
+            narrowed(self.values, np.int16),
+            self.failed,
+            narrowed(self.weight, np.int32),
+        )
+
+
+def narrowed(numbers: np.ndarray, narrow: type[np.signedinteger[Any]]) -> np.ndarray:
+    """Integers in the narrow type if all of them fit; one array of its own, nothing else's view."""
+    bounds = np.iinfo(narrow)
+    fits = not len(numbers) or (numbers.min() >= bounds.min and numbers.max() <= bounds.max)
+    return numbers.astype(narrow) if fits else numbers
 
 
 def empty(start: np.datetime64, attributes: int, outcomes: int) -> Slice:

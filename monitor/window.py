@@ -8,8 +8,9 @@ and adding then dropping a slice changes nothing.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
@@ -57,19 +58,32 @@ class Layout:
 
     def cells(self, local: np.ndarray) -> np.ndarray:
         """Cells of each row, (m, blocks) int64; a block with a missing value gives `size`."""
-        columns = local[:, self.attributes].astype(np.int64)
+        columns = local[:, self.attributes].astype(np.int64).T
         out = np.empty((len(local), len(self.blocks)), np.int64)
-        for b, (block, start) in enumerate(zip(self.blocks, self.starts, strict=True)):
-            if not block:
-                out[:, b] = start
-                continue
-            cell = columns[:, block[0]]
-            missing = cell < 0
-            if len(block) == 2:
-                second = columns[:, block[1]]
-                missing = missing | (second < 0)
-                cell = cell * self.room[block[1]] + second
-            out[:, b] = np.where(missing, self.size, start + cell)
+        for b, start in enumerate(self.starts):
+            cell = self._within(columns, b)
+            out[:, b] = np.where(cell < 0, self.size, start + cell)
+        return out
+
+    def _within(self, columns: np.ndarray, b: int) -> np.ndarray:
+        """Place of each row in a block, (m,); negative where a value is missing."""
+        block = self.blocks[b]
+        if not block:
+            return np.zeros(columns.shape[1], np.int64)
+        first: np.ndarray = columns[block[0]]
+        if len(block) == 1:
+            return first
+        second = columns[block[1]]
+        return np.where((first < 0) | (second < 0), -1, first * self.room[block[1]] + second)
+
+    def sums(self, local: np.ndarray, weights: Sequence[np.ndarray]) -> np.ndarray:
+        """Per weighting, the sum of every cell's rows, (weightings, size); block by block."""
+        columns = np.ascontiguousarray(local[:, self.attributes].astype(np.int64).T)
+        out = np.empty((len(weights), self.size))
+        for b, (start, end) in enumerate(pairwise((*self.starts, self.size))):
+            cell = self._within(columns, b) + 1
+            for o, weight in enumerate(weights):
+                out[o, start:end] = np.bincount(cell, weight, end - start + 1)[1:]
         return out
 
     def block_of(self, cells: np.ndarray) -> np.ndarray:
@@ -115,43 +129,78 @@ class Layout:
 class Table:
     """One slice's cells that are not zero."""
 
-    cells: np.ndarray  # (c,) int64, ascending
-    observed: np.ndarray  # (outcomes, f), of `failed`
-    expected: np.ndarray  # (outcomes, c)
-    failed: np.ndarray  # (f,) the cells with any failure
+    cells: np.ndarray  # (c,) int32, ascending
+    quanta: np.ndarray  # (outcomes, c) uint32, expected failures in quanta; those of `many` are 0
+    many: np.ndarray  # (k,) places in `cells` of the few that expect too much for that
+    expected_of_many: np.ndarray  # (outcomes, k)
+    failed: np.ndarray  # (f,) int32, the cells with any failure
+    observed: np.ndarray  # (outcomes, f) int32, of `failed`
     blocks: np.ndarray  # (blocks + 1,) where each block's cells begin
+
+    @staticmethod
+    def of(
+        cells: np.ndarray,
+        expected: np.ndarray,
+        failed: np.ndarray,
+        observed: np.ndarray,
+        blocks: np.ndarray,
+    ) -> Table:
+        """Half the memory of what is given, and exactly the same."""
+        quanta = expected / QUANTUM
+        many = np.flatnonzero((quanta >= 2.0**32).any(axis=0))
+        kept = expected[:, many]
+        quanta[:, many] = 0
+        return Table(
+            cells.astype(np.int32),
+            quanta.astype(np.uint32),
+            many.astype(np.int32),
+            kept,
+            failed.astype(np.int32),
+            observed.astype(np.int32),
+            blocks,
+        )
+
+    def expected(self, outcome: int, first: int = 0, last: int | None = None) -> np.ndarray:
+        """Failures expected in `cells[first:last]`, float64."""
+        out = self.quanta[outcome, first:last] * QUANTUM
+        here = slice(*np.searchsorted(self.many, (first, first + len(out))))
+        out[self.many[here] - first] = self.expected_of_many[outcome, here]
+        return out
 
 
 def tabulate(coded: Coded, layout: Layout) -> Table:
     """Failures observed and expected per cell of one slice."""
     piece, outcomes = coded.slice, coded.expected.shape[1]
-    cells = layout.cells(coded.local)
-    width = cells.shape[1]
-    flat = cells.ravel()
-    if len(flat) * 8 < layout.size:  # few rows: sort them rather than sweep the table
-        present, place = np.unique(flat, return_inverse=True)
-        place = place.reshape(cells.shape)
-    else:
-        present, place = np.arange(layout.size + 1), cells
-    observed = np.zeros((outcomes, len(present)))
-    expected = np.zeros((outcomes, len(present)))
-    for o in range(outcomes):
-        hit = piece.failed[:, o]
-        if hit.any():
-            observed[o] = np.bincount(
-                place[hit].ravel(), np.repeat(piece.weight[hit], width), len(present)
+    failures = np.flatnonzero(piece.failed.any(axis=1))
+    lost = [piece.weight[failures] * piece.failed[failures, o] for o in range(outcomes)]
+    fair = [coded.exposure * coded.expected[:, o] for o in range(outcomes)]
+    if len(coded.local) * len(layout.blocks) * 8 < layout.size:
+        # few rows: sort them rather than sweep the table
+        cells = layout.cells(coded.local)
+        present, place = np.unique(cells, return_inverse=True)
+        place, width = place.reshape(cells.shape), cells.shape[1]
+        observed, expected = (
+            np.array(
+                [
+                    np.bincount(rows.ravel(), np.repeat(weight, width), len(present))
+                    for weight in weights
+                ]
             )
-        weights = coded.exposure * coded.expected[:, o]
-        expected[o] = np.bincount(place.ravel(), np.repeat(weights, width), len(present))
-    inside = present < layout.size
+            for rows, weights in ((place[failures], lost), (place, fair))
+        )
+        inside = present < layout.size
+    else:
+        present, inside = np.arange(layout.size), np.ones(layout.size, bool)
+        observed = layout.sums(coded.local[failures], lost)
+        expected = layout.sums(coded.local, fair)
     keep = (expected > 0).any(axis=0) & inside
     failed = (observed > 0).any(axis=0) & inside
     kept = present[keep]
-    return Table(
+    return Table.of(
         kept,
-        observed[:, failed],
         expected[:, keep],
         present[failed],
+        observed[:, failed],
         np.searchsorted(kept, np.array([*layout.starts, layout.size])),
     )
 
@@ -214,13 +263,13 @@ class Horizons:
         start, room = layout.starts[block], 1 if attribute is None else layout.room[block - 1]
         first, last = table.blocks[block : block + 2]
         out = np.zeros(max(size, room))
-        out[table.cells[first:last] - start] = table.expected[outcome, first:last]
+        out[table.cells[first:last] - start] = table.expected(outcome, first, last)
         return out[:size]
 
     def _add(self, i: int, table: Table, sign: int) -> None:
         for o in range(self._outcomes):  # row by row: a third faster than one indexed assignment
             self.observed[i, o][table.failed] += sign * table.observed[o]
-            self.expected[i, o][table.cells] += sign * table.expected[o]
+            self.expected[i, o][table.cells] += sign * table.expected(o)
 
     def _relayout(self, sizes: tuple[int, ...]) -> None:
         self.layout = Layout.build(self.layout.attributes, sizes)

@@ -332,7 +332,7 @@ class Scan:
         """Expect of the suspect's rows what they did, so that the rest can be seen."""
         slices, horizons = self.tables.slices, self.tables.horizons
         if self._mu is None:
-            self._mu = [fair.copy() for fair in self.fair]
+            self._mu = [fair.astype(float) for fair in self.fair]
         if self._place is None:
             self._place = np.full(self.layout.size + 1, len(self.cells), np.int32)
             self._place[self.cells] = np.arange(len(self.cells))

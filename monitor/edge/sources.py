@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from monitor.config import Config, KafkaSettings
+from monitor.edge.allocator import hand_back_at_once
 from monitor.edge.files import FileSource
 from monitor.edge.source import Source
 from monitor.vocabulary import Vocabulary
@@ -28,6 +29,7 @@ def open_source(config: Config, vocabulary: Vocabulary, now: Callable[[], dateti
 
 def prepare_process(config: Config) -> None:
     """Set up what belongs to the whole process, for a command that does nothing else but read."""
+    hand_back_at_once()
     if isinstance(config.source, KafkaSettings):
         from monitor.edge.kafka import calm_the_collector
 

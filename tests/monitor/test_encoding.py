@@ -208,3 +208,31 @@ def test_restored_nodes_code_every_slice_as_before(count: int) -> None:
     assert other.codes == nodes.codes
     for name, array in nodes.to_arrays().items():
         np.testing.assert_array_equal(other.to_arrays()[name], array)
+
+
+def test_compact_rows_are_the_same_rows() -> None:
+    dice = np.random.default_rng(3)
+    values = dice.integers(-1, 40_000, (50, 3)).astype(np.int32)
+    expected = dice.integers(1, 2**24, (50, 2)) * 2.0**-24
+    piece = Slice(
+        np.datetime64("2026-01-05", "us"),
+        values,
+        dice.random((50, 2)) < 0.1,
+        dice.integers(1, 9, 50),
+    )
+    whole = Coded(piece, np.minimum(values, 900), expected)
+    small = whole.compact()
+    assert small.local.dtype == np.int16
+    assert small.slice.values.dtype == np.int32, "codes beyond int16 stay as they are"
+    assert small.expected.dtype == np.float32
+    for one, other in (
+        (small.local, whole.local),
+        (small.slice.values, values),
+        (small.slice.weight, piece.weight),
+        (small.expected, expected),
+    ):
+        np.testing.assert_array_equal(one, other)
+    assert small.exposure @ small.expected[:, 0] == whole.exposure @ expected[:, 0]
+    assert (small.exposure * small.expected[:, 1]).dtype == np.float64
+    big = Coded(piece, values, expected + 3.0).compact()
+    np.testing.assert_array_equal(big.expected, expected + 3.0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from monitor.encoding import Coded
 from monitor.slices import aggregate, empty
-from monitor.window import QUANTUM, Horizons, Layout, tabulate
+from monitor.window import QUANTUM, Horizons, Layout, Table, tabulate
 
 SIZES = (4, 3, 5)
 HORIZONS = (1, 2, 5)
@@ -129,8 +129,20 @@ def test_few_rows_and_many_make_the_same_table() -> None:
     table = tabulate(few, layout)
     assert (np.diff(table.cells) > 0).all()
     np.testing.assert_array_equal(table.observed, observed[:, table.failed])
-    np.testing.assert_array_equal(table.expected, expected[:, table.cells])
+    for o in range(len(expected)):
+        np.testing.assert_array_equal(table.expected(o), expected[o, table.cells])
     assert table.observed.sum() == observed.sum()
+
+
+def test_what_is_too_much_for_32_bits_is_kept_as_exactly() -> None:
+    expected = np.array([[300.0 + QUANTUM, 0.5, 256.0, QUANTUM], [1.0, 0.25, 0.0, 1e6]])
+    cells, none = np.arange(4), np.zeros(0, np.int64)
+    table = Table.of(cells, expected, none, np.zeros((2, 0)), np.array([0, 4]))
+    assert table.many.tolist() == [0, 2, 3]
+    for o, whole in enumerate(expected):
+        for first in range(4):
+            for last in (None, *range(first, 5)):
+                np.testing.assert_array_equal(table.expected(o, first, last), whole[first:last])
 
 
 def test_an_empty_slice_has_no_cells() -> None:
