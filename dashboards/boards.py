@@ -245,6 +245,51 @@ def monitor_health() -> dashboard.Dashboard:
                 least=0,
             ),
             states(
+                "The source",
+                "max by (state) (least_monitor_source_state$i)",
+                "{{state}}",
+                "Paused: too many records cannot be understood. Away: no broker answers.",
+            ),
+            curves(
+                "Records that wait, by partition",
+                (
+                    "sum by (topic, partition) (least_monitor_source_lag_records$i)",
+                    "{{topic}} {{partition}}",
+                ),
+                text="There and not taken in. Empty where the source has no partitions.",
+                least=0,
+            ),
+            curves(
+                "Dead letters per hour",
+                (
+                    "sum by (reason) (increase(least_monitor_dead_letters_total$i[1h]))",
+                    "{{reason}}",
+                ),
+                text="Empty while there is none.",
+                least=0,
+            ),
+            states(
+                "Who leads",
+                "max by (instance) (least_monitor_leader$i)",
+                "{{instance}}",
+                "One of those that share a store; the others stand by.",
+            ),
+            curves(
+                "Store",
+                ("least_monitor_store_up$i", "answers, {{instance}}"),
+                (
+                    "sum by (trouble) (increase(least_monitor_store_failures_total$i[1h]))",
+                    "{{trouble}} per hour",
+                ),
+                (
+                    "sum by (instance) (increase(least_monitor_takeovers_total$i[1h]))",
+                    "takeovers per hour, {{instance}}",
+                ),
+                ("least_monitor_damaged_slices_total$i", "damaged slices since the start"),
+                steps=True,
+                least=0,
+            ),
+            states(
                 "How fits ended",
                 "max by (status) (least_monitor_fit_status$i)",
                 "{{status}}",

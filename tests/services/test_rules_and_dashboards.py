@@ -44,6 +44,7 @@ from monitor.domain import (
 )
 from monitor.edge.metrics import Metrics
 from monitor.edge.source import Flow, PartitionStatus, SourceStatus
+from monitor.edge.store import Trouble
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules" / "least-monitor.rules.yml"
@@ -135,6 +136,10 @@ def tick(metrics: Metrics, at: datetime) -> None:
     metrics.outbox({("webhook", "pending"): 1, ("webhook", "parked"): 1})
     metrics.tick_missed()
     metrics.tick_overrun()
+    metrics.leads(True)
+    metrics.store(Trouble.LOCKED)
+    metrics.store(None)
+    metrics.damaged(0)
     partition = PartitionStatus("bookings", 0, 8000, 5, at, idle=False)
     metrics.source(SourceStatus(Flow.READING, "", (partition,), 2_000_000, 0, {"bad_time": 2}))
     metrics.watermark(at, at + timedelta(minutes=25))
