@@ -16,7 +16,7 @@ from monitor.domain import Batch
 from monitor.edge.kafka import KafkaSource
 from monitor.edge.source import Flow
 from monitor.vocabulary import Vocabulary
-from tests.services.brokers import Kafka
+from tests.services.brokers import Cluster, Kafka
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _numbers = itertools.count()
@@ -31,9 +31,11 @@ def record(number: int, at: datetime | None = None, **more: Any) -> bytes:
 class Desk:
     """A topic, and a monitor's source that may be closed and opened again."""
 
-    def __init__(self, kafka: Kafka, folder: Path) -> None:
+    def __init__(self, kafka: Kafka | Cluster, folder: Path) -> None:
         self.kafka, self.folder = kafka, folder
         self.address = kafka.address
+        self.also: dict[str, str] = {}
+        """Other ways to the same brokers."""
         self.topic = f"bookings-{next(_numbers)}"
         self.now = NOW
         self.sources: list[KafkaSource] = []
@@ -45,7 +47,7 @@ class Desk:
         lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
         path = self.folder / "monitor.toml"
         path.write_text(
-            f'[source]\nkind = "kafka"\nbootstrap_servers = "{self.address}"\n'
+            f'[source]\nkind = "kafka"\nbootstrap_servers = {json.dumps(self.address.split(","))}\n'
             f'topics = "{self.topic}"\n{lines}'
             '[schema]\ntime = "at"\nattributes = ["id"]\noutcomes = ["failed"]\n'
         )

@@ -10,13 +10,14 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from kafka import KafkaAdminClient, KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import KafkaError
 
@@ -125,35 +126,48 @@ class _Broker:
         headers: Mapping[str, bytes] | None = None,
     ) -> None:
         """Produce (partition, value[, timestamp in ms]) in order, and wait until all are there."""
-        producer = KafkaProducer(
-            bootstrap_servers=self.address, linger_ms=20, max_request_size=16 << 20
-        )
-        try:
-            sent = [
-                producer.send(
-                    topic,
-                    record[1],
-                    key=key,
-                    headers=list((headers or {}).items()),
-                    partition=record[0],
-                    timestamp_ms=record[2] if len(record) > 2 else None,
-                )
-                for record in records
-            ]
-            producer.flush(60)
-            for one in sent:
-                one.get(60)
-        finally:
-            producer.close()
+        _send(self.address, topic, records, key, headers)
+
+
+def _send(
+    address: str,
+    topic: str,
+    records: Iterable[tuple[int, bytes | None] | tuple[int, bytes | None, int]],
+    key: bytes | None = None,
+    headers: Mapping[str, bytes] | None = None,
+) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=address.split(","), linger_ms=20, max_request_size=16 << 20
+    )
+    try:
+        sent = [
+            producer.send(
+                topic,
+                record[1],
+                key=key,
+                headers=list((headers or {}).items()),
+                partition=record[0],
+                timestamp_ms=record[2] if len(record) > 2 else None,
+            )
+            for record in records
+        ]
+        producer.flush(60)
+        for one in sent:
+            one.get(60)
+    finally:
+        producer.close()
 
 
 class Kafka(_Broker):
-    """A real Apache Kafka, one node in KRaft mode, that can be stopped, killed and restarted.
+    """A node of a real Apache Kafka in KRaft mode that can be stopped, killed and restarted.
 
     Args:
         folder: of its data, its log and its settings.
         settings: added to server.properties.
         listeners: name → (protocol, port) of more listeners.
+        node: its number in the cluster.
+        voters: number → port of the controller of every node; None: it is alone.
+        cluster: its id.
     """
 
     def __init__(
@@ -162,6 +176,9 @@ class Kafka(_Broker):
         settings: Mapping[str, str] | None = None,
         listeners: Mapping[str, tuple[str, int]] | None = None,
         heap: str = "384m",
+        node: int = 1,
+        voters: Mapping[int, int] | None = None,
+        cluster: str = "",
     ) -> None:
         if shutil.which("java") is None:
             cannot("no Java, so no Apache Kafka")
@@ -169,7 +186,9 @@ class Kafka(_Broker):
             cannot("no Apache Kafka in .tools/kafka; `make tools` brings it")
         self.folder, self.heap = folder, heap
         folder.mkdir(parents=True, exist_ok=True)
-        port, controller = free_port(), free_port()
+        port, voters = free_port(), voters or {node: free_port()}
+        quorum = ",".join(f"{number}@127.0.0.1:{its}" for number, its in voters.items())
+        controller = voters[node]
         self.address = f"127.0.0.1:{port}"
         more = dict(listeners or {})
         open_to = [f"{name}://127.0.0.1:{number}" for name, (_, number) in more.items()]
@@ -177,8 +196,8 @@ class Kafka(_Broker):
         plain = f"PLAINTEXT://{self.address}"
         properties = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "node.id": str(node),
+            "controller.quorum.voters": quorum,
             "listeners": ",".join([plain, f"CONTROLLER://127.0.0.1:{controller}", *open_to]),
             "advertised.listeners": ",".join([plain, *open_to]),
             "controller.listener.names": "CONTROLLER",
@@ -203,11 +222,9 @@ class Kafka(_Broker):
             "".join(f"{key}={value}\n" for key, value in properties.items())
         )
         (folder / "log4j2.properties").write_text(_LOGGING)
-        # The first byte is fixed: an id that begins with a dash would pass for an option.
-        cluster = base64.urlsafe_b64encode(b"M" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         formatted = subprocess.run(
-            [*self._java("64m"), "kafka.tools.StorageTool", "format", "-t", cluster,
-             "-c", str(folder / "server.properties")],
+            [*self._java("64m"), "kafka.tools.StorageTool", "format",
+             "-t", cluster or new_cluster(), "-c", str(folder / "server.properties")],
             capture_output=True, text=True,
         )  # fmt: skip
         assert formatted.returncode == 0, formatted.stdout + formatted.stderr
@@ -221,6 +238,87 @@ class Kafka(_Broker):
 
     def command(self) -> list[str]:
         return [*self._java(self.heap), "kafka.Kafka", str(self.folder / "server.properties")]
+
+
+def new_cluster() -> str:
+    """An id."""
+    # The first byte is fixed: an id that begins with a dash would pass for an option.
+    return base64.urlsafe_b64encode(b"M" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
+class Cluster:
+    """Three nodes that replicate everything and survive the loss of one."""
+
+    def __init__(self, folder: Path) -> None:
+        voters, cluster = {n: free_port() for n in (1, 2, 3)}, new_cluster()
+        settings = {
+            "default.replication.factor": "3",
+            "min.insync.replicas": "2",
+            "offsets.topic.replication.factor": "3",
+            "replica.lag.time.max.ms": "3000",
+            "controller.quorum.election.timeout.ms": "1000",
+            "controller.quorum.fetch.timeout.ms": "2000",
+        }
+        self.nodes = {
+            n: Kafka(folder / f"node-{n}", settings, None, "256m", n, voters, cluster)
+            for n in voters
+        }
+        self.address = ",".join(node.address for node in self.nodes.values())
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.launch()
+        deadline = time.monotonic() + 90
+        while True:
+            try:
+                with self._admin(bootstrap_timeout_ms=2000) as admin:
+                    if len(admin.describe_cluster()["brokers"]) == 3:
+                        return
+            except (KafkaError, OSError):
+                pass
+            logs = [(n.folder / "broker.log").read_text()[-1500:] for n in self.nodes.values()]
+            assert time.monotonic() < deadline, "\n".join(logs)
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    @contextmanager
+    def _admin(self, **settings: Any) -> Iterator[KafkaAdminClient]:
+        alive = [n.address for n in self.nodes.values() if n.process is not None]
+        admin = KafkaAdminClient(bootstrap_servers=alive, **settings)
+        try:
+            yield admin
+        finally:
+            admin.close()
+
+    def create(self, topic: str, partitions: int) -> str:
+        with self._admin() as admin:
+            admin.create_topics([NewTopic(topic, partitions, replication_factor=3)])
+        return topic
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """Partition → the node that leads it; −1 is none."""
+        with self._admin() as admin:
+            (told,) = admin.describe_topics([topic])
+        return {p["partition_index"]: p["leader_id"] for p in told["partitions"]}
+
+    def move(self, topic: str, partition: int, to: int) -> None:
+        """Have another node lead a partition, in good order."""
+        one = TopicPartition(topic, partition)
+        others = [n for n in self.nodes if n != to]
+        with self._admin() as admin:
+            admin.alter_partition_reassignments({one: [to, *others]})
+            deadline = time.monotonic() + 60
+            while self.leaders(topic)[partition] != to:
+                assert time.monotonic() < deadline, self.leaders(topic)
+                time.sleep(0.2)
+                admin.elect_leaders(0, {topic: [partition]}, raise_errors=False)
+
+    def send(self, topic: str, records: Iterable[tuple[int, bytes | None]]) -> None:
+        """As `Kafka.send`."""
+        _send(self.address, topic, records)
 
 
 class Tansu(_Broker):

@@ -33,11 +33,15 @@ from tests.services.daemons import (
     launching,
     rows_and_incidents,
 )
+from tests.services.databases import Postgres
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
 SLICES = 60
-KILLS = int(os.environ.get("SOAK", "0")) // 10 or 2
+SOAK = int(os.environ.get("SOAK", "0"))
+AWAY_SECONDS = 600.0 if SOAK else 16.0
+"""Of broker, or broker and store; the short one is longer than the lease."""
+KILLS = SOAK // 10 or 2
 """Of the whole daemon, which takes seconds to start; test_chaos kills more often."""
 
 FEW_STEPS = f"{TICKS}[learner]\ncold_steps = 40\n"
@@ -46,8 +50,9 @@ FEW_STEPS = f"{TICKS}[learner]\ncold_steps = 40\n"
 class Platform:
     """Thirty hours of bookings in a topic; one airline fails towards their end."""
 
-    def __init__(self, broker: Kafka, folder: Path, slices: int = SLICES) -> None:
+    def __init__(self, broker: Kafka, folder: Path, slices: int = SLICES, url: str = "") -> None:
         self.broker, self.folder, self.slices = broker, folder, slices
+        self.url = url or f"sqlite:///{folder / 'live' / 'least-monitor.db'}"
         world = World(seed=23, rows_per_day=12_000, sizes=SMALL)
         cause = Cause.of(airline=world.texts("airline")[0])
         outage = Planned(
@@ -62,7 +67,7 @@ class Platform:
             f'[source]\nkind = "kafka"\nbootstrap_servers = "{broker.address}"\n'
             f'topics = "{self.topic}"\nstart = "beginning"\npoll = "100ms"',
             folder / "live",
-            f"{FEW_STEPS}\n[http]\nport = {self.port}",
+            f'{FEW_STEPS}\n[http]\nport = {self.port}\n[store]\nurl = "{self.url}"',
         )
         self.config = load(self.path, {})
 
@@ -78,7 +83,7 @@ class Platform:
 
     @property
     def store(self) -> Store:
-        return open_store(f"sqlite:///{self.folder / 'live' / 'least-monitor.db'}")
+        return open_store(self.url)
 
 
 @pytest.fixture
@@ -153,6 +158,37 @@ def _told(incident: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def test_broker_and_store_away_at_once(
+    tmp_path: Path, launched: Callable[[Platform], Running]
+) -> None:
+    broker, server = Kafka(tmp_path / "broker"), Postgres()
+    broker.start()
+    try:
+        platform = Platform(broker, tmp_path, slices=16, url=server.database())
+        platform.send(0, 6)
+        daemon = launched(platform)
+        daemon.until_ticked(4)
+        platform.send(6, 10)  # some of it on its way when both go
+        server.stop()
+        broker.kill()
+        daemon.until("the store is away", lambda: daemon.metric("store_up") == 0)
+        time.sleep(AWAY_SECONDS)
+        healthy = daemon.get("/healthz")
+        assert healthy is not None
+        assert healthy.status_code == 200, "a restart would not help"
+        broker.start()
+        platform.send(10, 16)
+        server.start()
+        daemon.until_ticked(14)
+        daemon.until_ready()
+        daemon.stop()
+        rows, _ = rows_and_incidents(platform.store, platform.config)
+        assert rows == expected(platform.world.slice(platform.at(i)) for i in range(16))
+    finally:
+        broker.kill()
+        server.remove()
+
+
 def test_a_broker_cut_off_and_partitions_added(
     tmp_path: Path, launched: Callable[[Platform], Running]
 ) -> None:
@@ -165,6 +201,7 @@ def test_a_broker_cut_off_and_partitions_added(
         daemon.until_ticked(2)
         broker.kill()
         daemon.until("away", lambda: daemon.metric("source_state", state="away") == 1)
+        time.sleep(AWAY_SECONDS if SOAK else 0.0)
         ready = daemon.get("/readyz")
         assert ready is not None
         assert ready.status_code == 503
