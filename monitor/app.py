@@ -92,7 +92,7 @@ class Daemon:
             routes=routes(config),
             quiet=Silencer(self.store, config.maintenance),
         )
-        leadership = Leadership(self.store)
+        leadership = Leadership(self.store, config.store.lease)
         standby = Standby(state)
         metrics.leads(False)
         try:

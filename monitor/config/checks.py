@@ -273,13 +273,13 @@ def _store(section: StoreSection, base: Path, complaints: Complaints) -> StoreSe
         here = ("store", "url_file")
         url = complaints.secret(section.url_file, here, base)
     if url is None:
-        return StoreSettings(keep=section.keep)
+        return StoreSettings(keep=section.keep, lease=section.lease)
     scheme, separator, _ = url.partition("://")
     if not separator or scheme.partition("+")[0] not in _STORES:
         complaints.add(
             here, "is no store we know", 'write "sqlite:///path/state.db" or "postgresql://…"'
         )
-    return StoreSettings(url, section.keep)
+    return StoreSettings(url, section.keep, section.lease)
 
 
 def _http(section: HttpSection, base: Path, complaints: Complaints) -> HttpSettings:

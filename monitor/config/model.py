@@ -113,6 +113,8 @@ class StoreSettings:
     """SQLAlchemy URL; it may hold a password."""
     keep: timedelta = timedelta(days=400)
     """How long resolved incidents are kept, with their history."""
+    lease: timedelta = timedelta(seconds=15)
+    """Silence of a leader after which another may lead."""
 
 
 Grouping = Literal["none", "outcome", "tick"]

@@ -5,7 +5,7 @@ Defaults are not written here: they come from the dataclasses that the sections 
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -285,6 +285,13 @@ class StoreSection(Section):
         default=_store.keep,
         gt=NO_TIME,
         description="How long resolved incidents are kept, with their history and verdicts.",
+    )
+    lease: Duration = Field(
+        default=_store.lease,
+        ge=timedelta(seconds=3),
+        le=timedelta(minutes=5),
+        description="After so long without a heartbeat of the daemon that leads, the one that "
+        "stands by takes over; a heartbeat comes every third of it.",
     )
 
 

@@ -52,6 +52,7 @@ class Logs:
     rows_per_day: int = 12_000
     url: str = ""
     """Of the store; empty is SQLite in the folder."""
+    lease: str = "15s"
     more: str = ""
     """More of the configuration."""
     written: int = field(default=0, init=False)
@@ -83,7 +84,8 @@ class Logs:
         return configuration(
             f'[source]\npaths = ["{self.logs}/bookings-*"]\npoll = "100ms"',
             self.folder / name,
-            f'{TICKS}\n[store]\nurl = "{self.url}"\n[http]\nport = {port}\n{self.more}\n{more}',
+            f'{TICKS}\n[store]\nurl = "{self.url}"\nlease = "{self.lease}"\n'
+            f"[http]\nport = {port}\n{self.more}\n{more}",
         )
 
     def held(self, config: Config) -> tuple[Any, list[dict[str, Any]]]:

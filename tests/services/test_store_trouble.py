@@ -92,14 +92,14 @@ def test_postgres_is_away_and_comes_back(
 ) -> None:
     server = Postgres()  # of its own: others must not be cut off
     try:
-        logs = Logs(tmp_path, SLICES, 6_000, url=server.database())
+        logs = Logs(tmp_path, SLICES, 6_000, url=server.database(), lease="5s")
         logs.appear(20)
         daemon = launched(logs)
         daemon.until_ticked(18)
         server.stop()
         logs.appear(logs.slices)
         until_in_trouble(daemon, "away")
-        time.sleep(16)  # longer than the lease
+        time.sleep(6)  # longer than the lease
         healthy = daemon.get("/healthz")
         assert healthy is not None
         assert healthy.status_code == 200, "a restart would not help"
