@@ -158,8 +158,10 @@ def out_of_range(setting: Setting) -> Iterator[str]:
                 if not duration:  # there is no negative one
                     yield text(limit - 1)
                     yield text(-(10**30))
+                elif limit:
+                    yield text(limit - timedelta(seconds=1))
             case annotated_types.Le(le=limit):
-                yield text(limit + 1)
+                yield text(limit + (timedelta(seconds=1) if duration else 1))
             case annotated_types.Lt(lt=limit):
                 yield text(limit)
             case annotated_types.MinLen():
