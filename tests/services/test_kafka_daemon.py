@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -87,10 +88,15 @@ class Platform:
 
 
 @pytest.fixture
-def launched() -> Iterator[Callable[[Platform], Running]]:
-    def start(platform: Platform) -> Running:
+def launched() -> Iterator[Callable[..., Running]]:
+    def start(platform: Platform, light: bool = False) -> Running:
+        """With `light` it does without TensorFlow and learns no graph."""
         log = platform.folder / "daemon.log"
-        return Running(platform.path, log, platform.port, platform.at)
+        if not light:
+            return Running(platform.path, log, platform.port, platform.at)
+        command = [sys.executable, "-m", "tests.services.light"]
+        root = {"PYTHONPATH": str(Path(__file__).parents[2])}
+        return Running(platform.path, log, platform.port, platform.at, command, root)
 
     with launching(start) as launch:
         yield launch
@@ -109,7 +115,7 @@ def replayed(platform: Platform, folder: Path) -> tuple[Any, list[dict[str, Any]
 
 
 def test_kill_9_at_random_instants_changes_neither_rows_nor_incidents(
-    kafka: Kafka, tmp_path: Path, launched: Callable[[Platform], Running]
+    kafka: Kafka, tmp_path: Path, launched: Callable[..., Running]
 ) -> None:
     seed = int(os.environ.get("SEED", "4"))
     dice = random.Random(seed)
@@ -158,15 +164,13 @@ def _told(incident: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_broker_and_store_away_at_once(
-    tmp_path: Path, launched: Callable[[Platform], Running]
-) -> None:
+def test_broker_and_store_away_at_once(tmp_path: Path, launched: Callable[..., Running]) -> None:
     broker, server = Kafka(tmp_path / "broker"), Postgres()
     broker.start()
     try:
         platform = Platform(broker, tmp_path, slices=16, url=server.database())
         platform.send(0, 6)
-        daemon = launched(platform)
+        daemon = launched(platform, True)
         daemon.until_ticked(4)
         platform.send(6, 10)  # some of it on its way when both go
         server.stop()
@@ -190,14 +194,14 @@ def test_broker_and_store_away_at_once(
 
 
 def test_a_broker_cut_off_and_partitions_added(
-    tmp_path: Path, launched: Callable[[Platform], Running]
+    tmp_path: Path, launched: Callable[..., Running]
 ) -> None:
     broker = Kafka(tmp_path / "broker")
     broker.start()
     try:
         platform = Platform(broker, tmp_path, slices=16)
         platform.send(0, 4)
-        daemon = launched(platform)
+        daemon = launched(platform, True)
         daemon.until_ticked(2)
         broker.kill()
         daemon.until("away", lambda: daemon.metric("source_state", state="away") == 1)
