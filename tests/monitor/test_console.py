@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -487,3 +488,18 @@ def test_the_levels_lie_within_the_chart(top: int) -> None:
     assert drawn is not None
     assert 1 <= len(drawn.levels) <= 2
     assert all(30 <= level.y < 100 for level in drawn.levels)
+
+
+def test_many_pictures_are_drawn_at_once() -> None:
+    """Readers come in threads; what draws the layers keeps its place in a class."""
+    graphs = [
+        (
+            [f"{g}.{i}" for i in range(12)],
+            [(f"{g}.{i}", f"{g}.{j}") for i in range(6) for j in (6, 11)],
+        )
+        for g in range(40)
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        drawn = list(pool.map(lambda graph: lay_out(*graph), graphs))
+    assert all(len(layout.boxes) == 12 for layout in drawn)
+    assert len({tuple(layout.boxes.values()) for layout in drawn}) == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from grandalf.graphs import Edge, Graph, Vertex
@@ -14,6 +16,8 @@ _GAP_ALONG, _GAP_ACROSS = 64, 14
 _MARGIN = 6
 _ROUNDS = 6
 _ARROW = 8
+
+_one_at_a_time = threading.Lock()
 
 Place = tuple[float, float]
 
@@ -49,6 +53,13 @@ def lay_out(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
         nodes: in the order that decides ties.
         edges: (from, to); ends that are no nodes, loops and repetitions are left out.
     """
+    # Pages are drawn in several threads, and grandalf keeps its place in a class.
+    with _one_at_a_time:
+        return _lay_out(tuple(nodes), tuple(edges))
+
+
+@lru_cache(maxsize=128)
+def _lay_out(nodes: tuple[str, ...], edges: tuple[tuple[str, str], ...]) -> Layout:
     vertices = {name: Vertex(name) for name in dict.fromkeys(nodes)}
     for vertex in vertices.values():
         # Grandalf's layers run downwards, ours to the right: its width is our height.

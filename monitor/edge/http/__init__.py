@@ -106,7 +106,7 @@ def make_app(
                 public_host=public.hostname,
             ),
             Middleware(ReadOnlyStandby, state=state, failure=failure),
-            Middleware(GZipMiddleware, minimum_size=1000),
+            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=4),
         ],
     )
 
