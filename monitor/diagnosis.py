@@ -214,7 +214,7 @@ class Monitor:
         if self.baseline is None:
             shape = len(local), len(self.settings.schema.outcomes)
             return Coded(piece, local, np.full(shape, QUANTUM)).compact()
-        expected = self.baseline.expected(local, slot)
+        expected = self.baseline.expected(local, slot, self.weekday(piece))
         whole, expected = self.baseline.usual.carried(
             piece, expected, self.baseline.day[:, slot], self.weekday(piece)
         )
@@ -329,7 +329,7 @@ class Monitor:
             result: Attribution = attribute(
                 o,
                 self.tables,
-                self.dispersion.of(o),
+                self.dispersion.of(o, self.tables.layout),
                 threshold,
                 detection.min_failures,
                 detection.max_causes,

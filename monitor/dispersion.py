@@ -1,4 +1,8 @@
-"""How much the counts of quiet cells scatter, remembered per outcome, order and horizon."""
+"""How much the counts of quiet cells scatter, remembered per outcome, order and horizon.
+
+Beside what all cells of an order have in common, a single value may be more restless than the
+others; it is believed to be so as far as its own history shows, and never to be calmer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import numpy as np
 
 from monitor.attribution import Scatter
 from monitor.significance import scatter
-from monitor.window import Horizons
+from monitor.window import Horizons, Layout
 
 PRIOR = 0.4
 PRIOR_CELLS = (100.0, 100.0, 200.0)
@@ -14,6 +18,14 @@ PRIOR_CELLS = (100.0, 100.0, 200.0)
 CELLS_PER_SNAPSHOT = 64
 KEPT = 2048
 ORDERS = 3
+LEAST_EXPECTED = 0.3
+"""Of cells with fewer failures expected, scatter cannot be seen."""
+PRIOR_OWN = 2.0
+"""Observations of a value that the scatter of all values is worth."""
+OUTLIER = 9.0
+"""Of its usual variance a squared deviation counts at most so often: it may be an incident."""
+MEMORY_TICKS = 2688.0
+"""e-folding time of what single values showed: eight weeks of half hours."""
 
 
 class Dispersion:
@@ -31,6 +43,10 @@ class Dispersion:
         self._samples = np.zeros((*shape, capacity, 2), np.float32)
         self._count = np.zeros(shape, np.int64)
         self._fitted = np.full(shape, PRIOR)
+        self._own: dict[int, np.ndarray] = {}
+        """Attribute → (2, outcomes, horizons, nodes): weights, and weighted excess variances."""
+        self._ratio: dict[int, np.ndarray] = {}
+        """Attribute → (outcomes, horizons, nodes): a value's variance over the usual one."""
 
     def observe(self, tables: Horizons, ticks: int, busy: np.ndarray) -> None:
         """Take a snapshot of the tables, of every horizon that has passed since its last one.
@@ -39,9 +55,9 @@ class Dispersion:
             ticks: slices seen so far.
             busy: (outcomes,) True where an incident's rows lie in the window: not quiet.
         """
+        layout = tables.layout
         order_of = np.repeat(
-            [len(block) for block in tables.layout.blocks],
-            np.diff((*tables.layout.starts, tables.layout.size)),
+            [len(block) for block in layout.blocks], np.diff((*layout.starts, layout.size))
         )
         for h, span in enumerate(self._horizons):
             if ticks % max(span, 12):
@@ -49,12 +65,13 @@ class Dispersion:
             for o in (int(o) for o in np.flatnonzero(~busy)):
                 expected = tables.expected[h, o]
                 for order in range(ORDERS):
-                    cells = np.flatnonzero((order_of == order) & (expected > 0.3))
+                    cells = np.flatnonzero((order_of == order) & (expected > LEAST_EXPECTED))
                     if len(cells) > CELLS_PER_SNAPSHOT:
                         step = len(cells) / CELLS_PER_SNAPSHOT
                         cells = cells[(np.arange(CELLS_PER_SNAPSHOT) * step).astype(int)]
                     pairs = np.column_stack([tables.observed[h, o][cells], expected[cells]])
                     self._append((o, h, order), pairs)
+                self._watch(o, h, tables)
 
     def _append(self, key: tuple[int, int, int], pairs: np.ndarray) -> None:
         capacity = self._samples.shape[3]
@@ -62,23 +79,88 @@ class Dispersion:
         self._samples[key][at] = pairs
         self._count[key] += len(pairs)
 
+    def _watch(self, o: int, h: int, tables: Horizons) -> None:
+        """Remember of every single value how far it was from the expected."""
+        layout = tables.layout
+        usual = self._fitted[o, h, 1] ** 2
+        fade = np.exp(-max(self._horizons[h], 12) / MEMORY_TICKS)
+        for position, attribute in enumerate(layout.attributes):
+            start, room = layout.starts[1 + position], layout.room[position]
+            own = self._room(attribute, room)[:, o, h]
+            own *= fade
+            cells = np.arange(start, start + room)
+            e = tables.expected[h, o][cells]
+            seen = np.flatnonzero(e > LEAST_EXPECTED)
+            if not len(seen):
+                continue
+            e, cells = e[seen], cells[seen]
+            deviation = (tables.observed[h, o][cells] - e) ** 2 / e**2
+            variance = 1 / e + usual
+            excess = np.minimum(deviation, OUTLIER * variance) - 1 / e
+            weight = 0.5 / variance**2
+            own[0, seen] += weight
+            own[1, seen] += weight * excess
+
+    def _room(self, attribute: int, nodes: int) -> np.ndarray:
+        known = self._own.get(attribute)
+        outcomes, horizons, _ = self._count.shape
+        if known is None:
+            known = np.zeros((2, outcomes, horizons, nodes))
+        elif known.shape[3] < nodes:
+            wider = np.zeros((2, outcomes, horizons, nodes))
+            wider[..., : known.shape[3]] = known
+            known = wider
+        self._own[attribute] = known
+        return known
+
     def refit(self) -> None:
         """Fit the scatter anew from the samples kept."""
         capacity = self._samples.shape[3]
         for key in np.ndindex(*self._count.shape):
             samples = self._samples[key][: min(int(self._count[key]), capacity)].astype(float)
             self._fitted[key] = scatter(samples[:, 0], samples[:, 1], PRIOR, PRIOR_CELLS[key[2]])
+        usual = np.maximum(self._fitted[:, :, 1:2], 0.02) ** 2
+        prior = PRIOR_OWN * 0.5 / usual**2
+        for attribute, (weight, excess) in self._own.items():
+            mean = (prior * usual + excess) / (prior + weight)
+            # Upward only: a value that has been calm so far may have its first storm tomorrow.
+            self._ratio[attribute] = np.maximum(mean / usual, 1.0)
 
-    def of(self, outcome: int) -> Scatter:
-        """The scatter of an outcome."""
-        return Scatter(self._fitted[outcome])
+    def of(self, outcome: int, layout: Layout | None = None) -> Scatter:
+        """The scatter of an outcome.
+
+        Args:
+            layout: of the tables it will be asked about; without it single values have no say.
+        """
+        if layout is None:
+            return Scatter(self._fitted[outcome])
+        own = np.ones((len(self._horizons), layout.singles))
+        for position, attribute in enumerate(layout.attributes):
+            ratio = self._ratio.get(attribute)
+            if ratio is None:
+                continue
+            start = layout.starts[1 + position]
+            width = min(ratio.shape[2], layout.room[position])
+            own[:, start : start + width] = ratio[outcome][:, :width]
+        return Scatter(self._fitted[outcome], own)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything needed to restore it."""
-        return {"samples": self._samples, "count": self._count, "fitted": self._fitted}
+        arrays: dict[str, np.ndarray] = {
+            "samples": self._samples,
+            "count": self._count,
+            "fitted": self._fitted,
+        }
+        arrays |= {f"own{a}": own for a, own in self._own.items()}
+        return arrays | {f"ratio{a}": ratio for a, ratio in self._ratio.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Inverse of `to_arrays`."""
         self._samples = arrays["samples"].copy()
         self._count = arrays["count"].copy()
         self._fitted = arrays["fitted"].copy()
+        for prefix, into in (("own", self._own), ("ratio", self._ratio)):
+            into.clear()
+            for name, array in arrays.items():
+                if name.startswith(prefix):
+                    into[int(name.removeprefix(prefix))] = array.copy()

@@ -25,6 +25,14 @@ EVERYTHING_SHARE = 0.5
 WHOLE_PRICE = 3.0
 """Nats asked of "everything" on top: shocks common to all traffic have a heavier tail than the
 scatter of single values lets expect. Chosen on quiet days."""
+BULK_SHARE = 0.95
+"""Share of a value's counted excess that a pair must hold to be no more than another name of it."""
+WHOLE_MARGIN = 10.0
+"""Nats by which everything but a cell must fail more evidently than the cell stands out."""
+OWN_RATIO = 4.0
+"""Times as elevated as the rest, a cell is a cause of its own whatever befalls the others."""
+ADDED_PREFERENCE = 3.0
+"""Nats by which failures added evenly must fit better than failures multiplied."""
 MEMBERS = 2
 """Failures of a value that may be one of several hit by the same storm."""
 GROUP_MARGIN = 2.0
@@ -44,6 +52,7 @@ class Scan:
     ) -> None:
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.min_failures = min_failures
+        self.counted = floor > 0
         observed = tables.observed[:, outcome]
         self.enough = bool(observed[-1, 0] >= min_failures)
         keep = observed[-1] >= min_failures
@@ -67,7 +76,7 @@ class Scan:
             parents >= 0, np.searchsorted(self.cells, np.maximum(parents, 0)), -1
         )
         self.pairs = np.flatnonzero(self.order == 2)
-        self.size = scatter.sizes(self.order)
+        self.size = scatter.sizes_of(self.cells, self.order, parents)
         present = np.add.reduceat(tables.expected[-1, outcome] > 0, self.layout.starts)
         of_order = np.array([np.count_nonzero(lengths == n) for n in range(3)])
         self.price = (
@@ -118,6 +127,8 @@ class Scan:
             h, j = divmod(int(np.argmax(specific)), specific.shape[1])
             j += 1
             score = float(gates[h, j])
+            if everything and self._drowns(h, j, score):
+                h, j, score = whole, 0, float(gates[whole, 0])
         if not storm:
             h, j, score = self._shared(h, j, score) or (h, j, score)
         if j < 0:
@@ -138,6 +149,38 @@ class Scan:
         p_all = np.exp(-np.maximum(peaks[peaks > 0] + self.price[peaks > 0], 0))
         q = q_values(np.append(p_all, p_value), self.tests)[-1]
         return Suspect(named[-1], h, score, p_value, float(q), tuple(named), tuple(others[:5]))
+
+    def _drowns(self, h: int, j: int, score: float) -> bool:
+        """True when a cell hardly stands out from what befalls all others far more evidently.
+
+        What befalls them may multiply their failures or add the same share to every event.
+        """
+        o, e = self.observed[h], self.expected[h]
+        rest = (o[0] - o[j] + LEAVE_ONE_OUT) / (e[0] - e[j] + LEAVE_ONE_OUT)
+        fair = max(rest * e[j], self._beside(h, j))
+        if o[j] >= OWN_RATIO * fair:
+            return False
+        alone = float(excess_score(o[j], fair, self.size[h, j]) - self.price[j])
+        return self._without(j) > min(score, alone) + WHOLE_MARGIN
+
+    def _without(self, j: int) -> float:
+        """Evidence that everything fails too often even without a cell's rows, in nats."""
+        o = self.observed[:, 0] - self.observed[:, j]
+        fair = self.expected[:, 0] - self.expected[:, j] + self.told
+        score = excess_score(o, fair, self.size[:, 0]) - self.price[0]
+        weak = (o < self.min_failures) | (o < MIN_RATIO * fair)
+        return float(np.where(weak, -np.inf, score).max())
+
+    def _beside(self, h: int, j: int) -> float:
+        """Failures expected of a cell if each of its events fails as much more as the others do."""
+        conditions = self.layout.conditions(int(self.cells[j]))
+        inside = whole = 0.0
+        for coded in list(self.tables.slices)[-self.tables.horizons[h] :]:
+            inside += float(coded.exposure[match(coded, conditions)].sum())
+            whole += float(coded.exposure.sum())
+        o, e = self.observed[h], self.expected[h]
+        added = max(o[0] - o[j] - e[0] + e[j], 0.0) / max(whole - inside, 1.0)
+        return float(e[j] + added * inside)
 
     def _shared(self, h: int, j: int, score: float) -> tuple[int, int, float] | None:
         """The worst of several values of one attribute that explain more than cell `j` does.
@@ -247,6 +290,8 @@ class Scan:
         """The parent whose remainder is itself elevated, if any."""
         o, e = self.observed[h], self.expected[h]
         best, best_score = None, 0.0
+        if self.counted:
+            return self._bulk(h, j)
         for parent in self.parents[j]:
             rest = (o[parent] - o[j], e[parent] - e[j])
             outside = (o[0] - o[parent], e[0] - e[parent])
@@ -254,6 +299,21 @@ class Scan:
             if self._elevated(rest[0], rest[1], outside) and score > best_score:
                 best, best_score = int(parent), score
         return best
+
+    def _bulk(self, h: int, j: int) -> int | None:
+        """The value of a counted pair that has its whole excess and usually is little else.
+
+        Where failures are counted, rows that did not fail do not speak against a value. A pair says
+        more than its value only if the value usually has many failures outside of it.
+        """
+        o, e = self.observed[h], self.expected[h]
+        excess = o - e
+        fitting = [
+            int(parent)
+            for parent in self.parents[j]
+            if excess[j] >= BULK_SHARE * excess[parent] and e[parent] <= 2 * e[j]
+        ]
+        return min(fitting, key=lambda parent: (excess[parent], parent), default=None)
 
     def _narrower(self, h: int, j: int) -> int | None:
         """The child that holds the excess while the remainder fails as the rest does."""
@@ -347,21 +407,43 @@ class Scan:
             newer = h
             factor = max(self._ratio(suspect, first, last, towards=overall), least)
             block = np.zeros(len(self.cells) + 1)
+            added = self._added(suspect, first, last, factor)
             whole = not suspect.conditions and all(m.all() for m in suspect.matches[first:last])
             for s in range(first, last):
                 hit = suspect.matches[s]
                 if not hit.any():
                     continue
                 mu = self._mu[s]
-                gain = mu[hit] * (factor - 1)
+                gain = np.full(hit.sum(), added) if added else mu[hit] * (factor - 1)
                 mu[hit] += gain
-                if not whole:
+                if added or not whole:
                     self._spread(block, slices[s], hit, gain)
-            if whole:
+            if whole and not added:
                 inner = self.expected[i - 1] if i else 0.0
                 block[:-1] = (self.expected[i] - inner) * (factor - 1)
             changed[i:] += block[:-1]
         self.expected = np.maximum(self.expected + changed, 0.0)
+
+    def _added(self, suspect: Suspect, first: int, last: int, factor: float) -> float:
+        """Failures added to every event of the suspect's, if that fits better than a factor; or 0.
+
+        A broken payment provider fails a share of all payments, be they of a good airline or of a
+        bad one; bad weather cancels more where more is cancelled anyway.
+        """
+        assert self._mu is not None
+        slices = self.tables.slices
+        mu, failed, weight = [], [], []
+        for s in range(first, last):
+            coded, hit = slices[s], suspect.matches[s]
+            mu.append(self._mu[s][hit])
+            weight.append(coded.exposure[hit])
+            failed.append(weight[-1] * coded.slice.failed[hit, self.outcome])
+        m, k, n = np.concatenate(mu), np.concatenate(failed), np.concatenate(weight)
+        if self.counted or factor <= 1 or not n.sum():
+            return 0.0
+        share = float(m @ n) * (factor - 1) / float(n.sum())
+        gain = k @ (np.log(m + share) - np.log(m * factor))  # both expect as many in total
+        return share if gain > ADDED_PREFERENCE else 0.0
 
     def _spread(self, block: np.ndarray, coded: Coded, hit: np.ndarray, gain: np.ndarray) -> None:
         assert self._place is not None

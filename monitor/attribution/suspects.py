@@ -21,10 +21,28 @@ class Scatter:
     """Over-dispersion s of one outcome, by horizon and order of the cell (0, 1, 2)."""
 
     values: np.ndarray  # (horizons, 3)
+    own: np.ndarray | None = None  # (horizons, singles)
+    """A single value's variance over that of all values."""
 
     def sizes(self, orders: np.ndarray) -> np.ndarray:
         """κ = 1/s² for every horizon and cell, (horizons, cells)."""
         return np.asarray(1.0 / np.maximum(self.values, 0.02)[:, orders] ** 2)
+
+    def sizes_of(self, cells: np.ndarray, orders: np.ndarray, parents: np.ndarray) -> np.ndarray:
+        """κ of cells of a layout, (horizons, cells).
+
+        Args:
+            cells: their numbers.
+            orders: 0, 1 or 2 for each.
+            parents: (cells, 2) numbers of a pair's two values. It is as restless as the more
+                restless of them.
+        """
+        size = self.sizes(orders)
+        if self.own is not None:
+            single, pair = orders < 2, orders == 2
+            size[:, single] /= self.own[:, cells[single]]
+            size[:, pair] /= np.maximum(self.own[:, parents[pair]].max(axis=2), 1.0)
+        return size
 
 
 @dataclass(slots=True)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.attribution import Scatter, Settled, attribute, began, match
-from monitor.encoding import Nodes
-from monitor.window import Horizons
+from monitor.attribution import Attribution, Scatter, Settled, attribute, began, match
+from monitor.encoding import Coded, Nodes
+from monitor.slices import aggregate
+from monitor.window import QUANTUM, Horizons
 from tests.monitor.towns import (
     SCHEMA,
     SETTINGS,
@@ -224,3 +225,48 @@ def test_a_storm_over_several_offices_is_not_blamed_on_the_airline_that_serves_t
     found, nodes = judged(_Coast(tuple(hit)))
     assert "office" in named(found.suspects[0].conditions, nodes)
     assert {"airline": "AC"} not in [named(s.conditions, nodes) for s in found.suspects]
+
+
+def told(rates: np.ndarray, usual: np.ndarray, slices: int = 48, since: int = 44) -> Attribution:
+    """Causes where value i of one attribute usually fails at `usual[i]` and lately at `rates[i]`.
+
+    Exactly the mean fails: what is named is no matter of chance.
+    """
+    count, rows = len(usual), 400
+    tables = Horizons((0,), 1, (1, 2, 4, 12, 48))
+    values = np.repeat(np.arange(1, count + 1, dtype=np.int32), 2)[:, None]
+    for number in range(slices):
+        failures = np.round(rows * (rates if number >= since else usual)).astype(int)
+        weight = np.column_stack([failures, rows - failures]).ravel()
+        failed = np.tile([True, False], count)[:, None]
+        piece = aggregate(start_of(number), values, failed, weight)
+        fair = np.round(usual / QUANTUM) * QUANTUM
+        tables.push(Coded(piece, piece.values, fair[piece.values[:, 0] - 1][:, None]), (count + 1,))
+    return attribute(0, tables, Scatter(np.full((5, 3), 0.1)), 3.0, 5, 6)
+
+
+USUAL = np.array([0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.2])
+
+
+def test_a_share_of_all_that_fails_whatever_it_was_before_is_one_cause() -> None:
+    found = told(USUAL + 0.15, USUAL)
+    assert [s.conditions for s in found.suspects] == [()]
+
+
+def test_what_multiplies_every_failure_is_one_cause() -> None:
+    found = told(np.minimum(USUAL * 4, 0.9), USUAL)
+    assert [s.conditions for s in found.suspects] == [()]
+
+
+def test_everything_goes_before_a_value_that_stands_out_less_than_all_the_others_do() -> None:
+    rates = np.minimum(USUAL * 4, 0.9)
+    rates[3] = USUAL[3] * 8
+    found = told(rates, USUAL)
+    assert [s.conditions for s in found.suspects] == [(), ((0, 4),)]
+
+
+def test_one_value_that_fails_is_not_everything() -> None:
+    rates = USUAL.copy()
+    rates[5] = 0.9
+    found = told(rates, USUAL)
+    assert [s.conditions for s in found.suspects] == [((0, 6),)]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from monitor.attribution import Scatter
 from monitor.dispersion import Dispersion
 from monitor.encoding import Coded
+from monitor.significance import excess_p_value
 from monitor.slices import aggregate
 from monitor.window import QUANTUM, Horizons
 from tests.monitor.towns import start_of
@@ -66,6 +68,77 @@ def test_restored_it_goes_on_as_before() -> None:
     gathered.refit()
     fresh.refit()
     np.testing.assert_array_equal(of(fresh), of(gathered))
+
+
+def test_a_restless_value_is_believed_less_than_its_calm_neighbours() -> None:
+    rng = np.random.default_rng(5)
+    tables = Horizons((0,), 1, (1, 4))
+    gathered = Dispersion(1, (1, 4))
+    spread = np.array([0.1, 0.1, 0.1, 0.8, 0.1, 0.1])
+    for number in range(1, 1000):
+        level = rng.lognormal(-(spread**2) / 2, spread)
+        failures = rng.poisson(100 * level)
+        values = np.repeat(np.arange(1, 7, dtype=np.int32), 2)[:, None]
+        failed = np.tile([True, False], 6)[:, None]
+        weight = np.column_stack([failures, 1000 - failures]).ravel()
+        piece = aggregate(start_of(number), values, failed, weight)
+        expected = np.full((len(piece.weight), 1), round(0.1 / QUANTUM) * QUANTUM)
+        tables.push(Coded(piece, piece.values, expected), (7,))
+        gathered.observe(tables, number, QUIET)
+    gathered.refit()
+    cells = np.arange(2, 8)  # everything, "other", then the values
+    orders, parents = np.ones(6, int), np.full((6, 2), -1)
+    scatter = gathered.of(0, tables.layout)
+    scattered = 1 / np.sqrt(scatter.sizes_of(cells, orders, parents)[0])
+    assert scattered[3] > 2 * np.delete(scattered, 3).max()
+    assert 0.4 < scattered[3] < 1.0
+
+    again = Dispersion(1, (1, 4))
+    again.restore(gathered.to_arrays())
+    restored = again.of(0, tables.layout).sizes_of(cells, orders, parents)
+    np.testing.assert_array_equal(restored, scatter.sizes_of(cells, orders, parents))
+
+
+def test_p_values_of_quiet_counts_are_uniform() -> None:
+    """Rates that wander (log-normal, not the model's gamma) and counts of every size."""
+    rng = np.random.default_rng(8)
+    means = np.array([0.5, 2.0, 8.0, 30.0, 120.0, 500.0])
+    tables = Horizons((0,), 1, (1, 4))
+    gathered = Dispersion(1, (1, 4))
+    p: list[float] = []
+    for number in range(1, 2000):
+        failures = rng.poisson(means * rng.lognormal(-0.02, 0.2, 6))
+        values = np.repeat(np.arange(1, 7, dtype=np.int32), 2)[:, None]
+        failed = np.tile([True, False], 6)[:, None]
+        weight = np.column_stack([failures, np.full(6, 1000)]).ravel()
+        piece = aggregate(start_of(number), values, failed, weight)
+        chance = means / (failures + 1000)
+        expected = np.round(chance / QUANTUM)[piece.values[:, 0] - 1][:, None] * QUANTUM
+        tables.push(Coded(piece, piece.values, expected), (7,))
+        gathered.observe(tables, number, QUIET)
+        if number % 48 == 0:
+            gathered.refit()
+        if number < 1000:
+            continue
+        cells = np.arange(2, 8)
+        scatter = gathered.of(0, tables.layout)
+        size = scatter.sizes_of(cells, np.ones(6, int), np.full((6, 2), -1))[0]
+        observed, fair = tables.observed[0, 0][cells], tables.expected[0, 0][cells]
+        reached = excess_p_value(observed, fair, size)
+        beyond = excess_p_value(observed + 1, fair, size)
+        p += (beyond + rng.random(6) * (reached - beyond)).tolist()
+    ranked = np.sort(p)
+    distance = np.abs(ranked - (np.arange(len(ranked)) + 0.5) / len(ranked)).max()
+    assert distance < 0.06, "uniform"
+    assert (ranked < 0.001).mean() < 0.003, "in the tail as well"
+
+
+def test_a_pair_is_as_restless_as_the_more_restless_of_its_values() -> None:
+    own = np.array([[1.0, 4.0, 0.5, 9.0]])
+    scatter = Scatter(np.full((1, 3), 0.5), own)
+    cells, orders = np.array([0, 1, 9, 9]), np.array([0, 1, 2, 2])
+    parents = np.array([[-1, -1], [-1, -1], [1, 3], [0, 2]])
+    np.testing.assert_allclose(scatter.sizes_of(cells, orders, parents)[0], [4, 1, 4 / 9, 4])
 
 
 def test_sizes_are_one_over_the_squared_scatter() -> None:
