@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from benchmarks._figure import COLOURS
-from monitor.diagnosis import Tick
-from monitor.session import Session
+from monitor.diagnosis import Monitor, Tick
 from monitor.significance import excess_p_value
 
 BINS = 20
@@ -39,10 +38,9 @@ class Calibration:
         self.small: dict[str, list[int]] = {}
         """Horizon in hours → cells, and how many had p < 0.001."""
 
-    def __call__(self, session: Session, tick: Tick) -> None:
+    def __call__(self, monitor: Monitor, tick: Tick) -> None:
         """Look at the tables as a tick left them."""
         self._ticks += 1
-        monitor = session.monitor
         if monitor.baseline is None or tick.diagnosis.learning:
             return
         length = monitor.settings.window.slice_length
@@ -50,7 +48,7 @@ class Calibration:
         for h, span in enumerate(tables.horizons):
             if self._ticks % max(span, 4) or not self._is_quiet(tick, span * length):
                 continue
-            first = tables.layout.starts[1 + len(tables.layout.attributes)]  # all and singles
+            first = tables.layout.singles  # everything among them
             for o in range(len(monitor.settings.schema.outcomes)):
                 expected = tables.expected[h, o][:first]
                 observed = tables.observed[h, o][:first]
@@ -58,7 +56,8 @@ class Calibration:
                 if not len(cells):
                     continue
                 order = np.minimum(tables.layout.block_of(cells), 1)
-                size = monitor.dispersion.of(o).sizes(order)[h]
+                scatter = monitor.dispersion.of(o, tables.layout)
+                size = scatter.sizes_of(cells, order, tables.layout.parents(cells))[h]
                 above = excess_p_value(observed[cells] + 1, expected[cells], size)
                 reached = excess_p_value(observed[cells], expected[cells], size)
                 p = above + self._rng.random(len(cells)) * (reached - above)

@@ -33,6 +33,7 @@ ROOT = Path(__file__).parent.parent
 CORE = ("*.py", "attribution/*.py", "localization/*.py", "simulation/*.py")
 TARGET = 0.02
 """Share of quiet days on which a peer may raise a new incident."""
+SIMULATED = ("week", "quiet", "drift", "promotions")
 METHODS = (Method.EXCESS.value, Method.PAPER.value, *peers.PEERS)
 
 
@@ -42,19 +43,20 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the data sets")
     parser.add_argument("--cities", nargs="*", default=list(CITIES), choices=list(CITIES))
     parser.add_argument("--hotel", action=_flag(), default=True)
-    parser.add_argument("--weeks", type=int, default=20, help="simulated weeks with incidents")
-    parser.add_argument("--quiet", type=int, default=8, help="simulated weeks without")
-    parser.add_argument("--drift", type=int, default=4, help="… in which rates wander doubly")
-    parser.add_argument("--promotions", type=int, default=5, help="simulated weeks of ten each")
-    parser.add_argument("--seed", type=int, default=7001, help="first seed of the simulated weeks")
+    parser.add_argument("--weeks", type=int, default=5, help="simulated worlds with incidents")
+    parser.add_argument("--quiet", type=int, default=2, help="simulated worlds without")
+    parser.add_argument("--drift", type=int, default=1, help="… in which rates wander doubly")
+    parser.add_argument("--promotions", type=int, default=1, help="… with promotions")
+    parser.add_argument("--paper", action=_flag(), default=True, help="LEAST, and the paper's test")
+    parser.add_argument("--seed", type=int, default=7001, help="first seed of the worlds")
     parser.add_argument("--rows-per-day", type=float, default=400_000)
-    parser.add_argument("--days", type=int, default=7, help="length of a simulated week")
+    parser.add_argument("--days", type=int, default=28, help="that a world is watched")
     parser.add_argument("--cells", type=Path, default=Path("out/detection.jsonl"))
     parser.add_argument("--plot", type=Path, help="calibration plot; default: beside --json")
     parser.add_argument("--any-sources", action="store_true", help="reuse cells of older sources")
     asked = parser.parse_args()
     where = machine()
-    bench = _Bench(Cells(asked.cells), asked.any_sources)
+    bench = _Bench(Cells(asked.cells), asked.any_sources, asked.paper)
     chosen = list(_sets(asked))
     results = [bench.product(*one) for one in chosen]
     thresholds = bench.thresholds(asked.data)
@@ -98,15 +100,15 @@ def _sets(asked: Any) -> Iterator[Chosen]:
 class _Bench:
     """Measures what is not there yet."""
 
-    def __init__(self, cells: Cells, any_sources: bool) -> None:
-        self._cells, self._console = cells, Console(stderr=True)
+    def __init__(self, cells: Cells, any_sources: bool, graph: bool) -> None:
+        self._cells, self._console, self._graph = cells, Console(stderr=True), graph
         self.sources = _digest(ROOT / "monitor", CORE) + _digest(ROOT / "least", ("*.py",))
         self._peers = _digest(ROOT / "benchmarks", ("_detectors.py", "detection.py"))
         self._any = any_sources
 
     def product(self, key: tuple[Any, ...], kind: str, opened: Any) -> dict[str, Any]:
         """Both methods on one data set."""
-        name = ("product", *key)
+        name = ("product", *key) if self._graph else ("excess", *key)
         known = self._cells.get((*name, self.sources))
         if known is None and self._any:
             known = self._cells.get((*name, "latest"))
@@ -120,13 +122,13 @@ class _Bench:
             calibration = Calibration(days, zone)
             ticks = 0
 
-            def on_tick(session: Any, tick: Any) -> None:
+            def on_tick(monitor: Any, tick: Any) -> None:
                 nonlocal ticks
                 ticks += 1
                 if watched:
-                    calibration(session, tick)
+                    calibration(monitor, tick)
 
-            found = replayed(data, on_tick)
+            found = replayed(data, on_tick, self._graph)
             values = {
                 "name": data.name,
                 "kind": kind,
@@ -134,7 +136,8 @@ class _Bench:
                 "seconds": round(time.perf_counter() - started, 1),
                 "ticks": ticks,
                 "p": calibration.document() if watched else None,
-                "methods": {m.value: _scored(data, found[m]) for m in Method},
+                "weeks": key[2] / 7 if kind in SIMULATED else None,
+                "methods": {m.value: _scored(data, incidents) for m, incidents in found.items()},
             }
         self._console.print(f"{data.name}: {values['seconds']:.0f} s, {ticks} ticks", style="dim")
         self._cells.add((*name, "latest"), values)
@@ -287,18 +290,20 @@ def _row(
     mine = results if method in ("excess", "paper") else against
 
     def total(kind: str, field: str) -> float | None:
-        cells = [c["methods"][method] for c in mine if c["kind"] == kind]
-        return sum(c[field] for c in cells) if cells else None
+        cells = [c["methods"].get(method) for c in mine if c["kind"] == kind]
+        return sum(c[field] for c in cells) if cells and all(cells) else None
 
     def of(kind: str, field: str, whole: str = "cases") -> str:
         part = total(kind, field)
         return "–" if part is None else f"{part} of {total(kind, whole)}"
 
     def weekly(kind: str) -> str:
-        cells = [c["methods"][method] for c in mine if c["kind"] == kind]
-        return "–" if not cells else f"{sum(c['outside'] for c in cells) / len(cells):.2f}"
+        weeks = sum(c["weeks"] for c in results if c["kind"] == kind)
+        outside = total(kind, "outside")
+        return "–" if outside is None else f"{outside / weeks:.2f}"
 
-    delays = [d for c in mine if c["kind"] == "week" for d in c["methods"][method]["delays"]]
+    weeks = [c["methods"].get(method) for c in mine if c["kind"] == "week"]
+    delays = [d for scored in weeks if scored for d in scored["delays"]]
     f1 = [t["f1"].get(method) for t in tables.values()]
     return {
         "method": method,
