@@ -85,11 +85,11 @@ def parses(arguments: list[str]) -> str:
 
 
 def test_the_linter_finds_nothing_in_the_dockerfile() -> None:
-    assert run(program("hadolint"), "--no-color", DEPLOY / "Dockerfile") == ""
+    assert run(program("hadolint"), "--no-color", ROOT / "Dockerfile") == ""
 
 
 def test_the_image_runs_as_nobody_and_is_asked_how_it_is() -> None:
-    last = (DEPLOY / "Dockerfile").read_text().split("\nFROM ")[-1]
+    last = (ROOT / "Dockerfile").read_text().split("\nFROM ")[-1]
     assert "USER 10001:10001" in last
     assert "/healthz" in last.split("HEALTHCHECK")[1]
     said = json.loads(re.findall(r"^CMD (\[.*\])", last, re.M)[0])
@@ -101,7 +101,7 @@ def test_the_image_gets_what_it_needs_and_no_more() -> None:
     copied = [
         word
         for line in re.findall(
-            r"^COPY (?!--from)(.*) \S+$", (DEPLOY / "Dockerfile").read_text(), re.M
+            r"^COPY (?!--from)(.*) \S+$", (ROOT / "Dockerfile").read_text(), re.M
         )
         for word in line.split()
     ]

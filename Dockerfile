@@ -1,5 +1,5 @@
 # syntax=docker/dockerfile:1
-# docker build -f deploy/Dockerfile -t least-monitor .
+# docker build -t least-monitor .
 # Pin the base by digest where you build: --build-arg BASE=python:3.12-slim-bookworm@sha256:…
 ARG BASE=python:3.12-slim-bookworm
 
