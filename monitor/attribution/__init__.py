@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.attribution.scan import LEAVE_ONE_OUT, WHOLE_PRICE, Scan
+from monitor.attribution.cells import WHOLE_PRICE
+from monitor.attribution.scan import LEAVE_ONE_OUT, Scan
 from monitor.attribution.suspects import (
     Conditions,
     Scatter,

@@ -1,0 +1,200 @@
+"""One outcome's cells: what is observed and expected, and how causes change the latter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from monitor.attribution.suspects import Scatter, Settled, Suspect, match
+from monitor.encoding import Coded
+from monitor.window import Horizons
+
+WHOLE_PRICE = 3.0
+"""Nats asked of "everything" on top: shocks common to all traffic have a heavier tail than the
+scatter of single values lets expect. Chosen on quiet days."""
+ADDED_PREFERENCE = 3.0
+"""Nats by which failures added evenly must fit better than failures multiplied."""
+
+
+class Cells:
+    """One outcome's tables, restricted to cells with enough failures.
+
+    Args:
+        outcome: index of the failures.
+        tables: counts of the last slices, by horizon.
+        scatter: over-dispersion of quiet counts.
+        min_failures: of a pair, to be looked at; singles all are.
+        floor: failures expected of any single value or pair at least; where there is one, failures
+            are counted, not rated.
+    """
+
+    def __init__(
+        self,
+        outcome: int,
+        tables: Horizons,
+        scatter: Scatter,
+        min_failures: int,
+        floor: float,
+    ) -> None:
+        self.outcome, self.tables, self.layout = outcome, tables, tables.layout
+        self.min_failures = min_failures
+        self.counted = floor > 0
+        observed = tables.observed[:, outcome]
+        self.enough = bool(observed[-1, 0] >= min_failures)
+        keep = observed[-1] >= min_failures
+        keep[: self.layout.singles] = True  # all singles
+        self.cells = np.flatnonzero(keep) if self.enough else np.zeros(0, np.int64)
+        self.observed = observed[:, self.cells]
+        self.expected = tables.expected[:, outcome][:, self.cells]
+        if floor and self.enough:
+            self.expected[:, 1:] = np.maximum(self.expected[:, 1:], floor)
+        self.base_expected = self.expected
+        self.told = np.zeros(len(tables.horizons))
+        """Excess of everything that has been told, by horizon."""
+        if not len(self.cells):
+            return
+        block = self.layout.block_of(self.cells)
+        lengths = np.array([len(b) for b in self.layout.blocks])
+        self.order = lengths[block]
+        parents = self.layout.parents(self.cells)
+        # a pair's singles hold its failures too, so they are among the cells
+        self.parents = np.where(
+            parents >= 0, np.searchsorted(self.cells, np.maximum(parents, 0)), -1
+        )
+        self.pairs = np.flatnonzero(self.order == 2)
+        self.size = scatter.sizes_of(self.cells, self.order, parents)
+        present = np.add.reduceat(tables.expected[-1, outcome] > 0, self.layout.starts)
+        of_order = np.array([np.count_nonzero(lengths == n) for n in range(3)])
+        self.price = (
+            np.log(3.0)
+            + np.log(of_order[self.order])
+            + np.log(np.maximum(present[block], 1))
+            + np.log(len(tables.horizons))
+        )
+        self.price[0] += WHOLE_PRICE
+        self.tests = int(present.sum()) * len(tables.horizons)
+        self.fair = [coded.expected[:, outcome] for coded in tables.slices]
+        """Per slice: failures expected of each row, once ended causes are settled."""
+        self._mu: list[np.ndarray] | None = None
+        self._place: np.ndarray | None = None
+
+    def locate(self, suspect: Suspect) -> None:
+        """Find the suspect's rows and count them slice by slice."""
+        slices = self.tables.slices
+        suspect.matches = [match(coded, suspect.conditions) for coded in slices]
+        counts = np.zeros((3, len(slices)))
+        for i, (coded, hit) in enumerate(zip(slices, suspect.matches, strict=True)):
+            weight = coded.slice.weight[hit]
+            counts[0, i] = weight[coded.slice.failed[hit, self.outcome]].sum()
+            counts[1, i] = coded.exposure[hit] @ self.fair[i][hit]
+            counts[2, i] = weight.sum()
+        suspect.observed, suspect.expected, suspect.rows = counts
+
+    def settle(self, episode: Settled) -> None:
+        """Expect of an ended cause's rows what they did, so that they are no news again."""
+        slices = self.tables.slices
+        past = Suspect(episode.conditions, len(self.tables.horizons) - 1, 0, 1, 1, (), ())
+        self.locate(past)
+        for i, coded in enumerate(slices):
+            if coded.slice.start >= episode.until:
+                past.matches[i] = np.zeros(len(past.matches[i]), bool)
+                past.observed[i] = past.expected[i] = 0
+        if past.observed.sum() <= past.expected.sum():
+            return
+        if not episode.conditions:
+            # Of a cause inside of what failed as a whole more may still come to light.
+            for i, h in enumerate(self.tables.horizons):
+                excess = past.observed[-h:].sum() - past.expected[-h:].sum()
+                self.told[i] = max(self.told[i], excess)
+            return
+        self.explain(past, least=1.0)
+        assert self._mu is not None
+        self.fair, self._mu = self._mu, None
+        self.base_expected = self.expected
+
+    def explain(self, suspect: Suspect, least: float = 0.0) -> None:
+        """Expect of the suspect's rows what they did, so that the rest can be seen."""
+        slices, horizons = self.tables.slices, self.tables.horizons
+        if self._mu is None:
+            self._mu = [fair.astype(float) for fair in self.fair]
+        if self._place is None:
+            self._place = np.full(self.layout.size + 1, len(self.cells), np.int32)
+            self._place[self.cells] = np.arange(len(self.cells))
+        span = horizons[suspect.horizon]
+        changed = np.zeros((len(horizons), len(self.cells)))
+        overall = self._ratio(suspect, max(len(slices) - span, 0), len(slices))
+        newer = 0
+        for i, h in enumerate(horizons):
+            if newer >= span:
+                break
+            first, last = max(len(slices) - h, 0), len(slices) - newer
+            newer = h
+            factor = max(self._ratio(suspect, first, last, towards=overall), least)
+            block = np.zeros(len(self.cells) + 1)
+            added = self._added(suspect, first, last, factor)
+            whole = not suspect.conditions and all(m.all() for m in suspect.matches[first:last])
+            for s in range(first, last):
+                hit = suspect.matches[s]
+                if not hit.any():
+                    continue
+                mu = self._mu[s]
+                gain = np.full(hit.sum(), added) if added else mu[hit] * (factor - 1)
+                mu[hit] += gain
+                if added or not whole:
+                    self._spread(block, slices[s], hit, gain)
+            if whole and not added:
+                inner = self.expected[i - 1] if i else 0.0
+                block[:-1] = (self.expected[i] - inner) * (factor - 1)
+            changed[i:] += block[:-1]
+        self.expected = np.maximum(self.expected + changed, 0.0)
+
+    def _added(self, suspect: Suspect, first: int, last: int, factor: float) -> float:
+        """Failures added to every event of the suspect's, if that fits better than a factor; or 0.
+
+        A broken payment provider fails a share of all payments, be they of a good airline or of a
+        bad one; bad weather cancels more where more is cancelled anyway.
+        """
+        assert self._mu is not None
+        slices = self.tables.slices
+        mu, failed, weight = [], [], []
+        for s in range(first, last):
+            coded, hit = slices[s], suspect.matches[s]
+            mu.append(self._mu[s][hit])
+            weight.append(coded.exposure[hit])
+            failed.append(weight[-1] * coded.slice.failed[hit, self.outcome])
+        m, k, n = np.concatenate(mu), np.concatenate(failed), np.concatenate(weight)
+        if self.counted or factor <= 1 or not n.sum():
+            return 0.0
+        share = float(m @ n) * (factor - 1) / float(n.sum())
+        gain = k @ (np.log(m + share) - np.log(m * factor))  # both expect as many in total
+        return share if gain > ADDED_PREFERENCE else 0.0
+
+    def _spread(self, block: np.ndarray, coded: Coded, hit: np.ndarray, gain: np.ndarray) -> None:
+        assert self._place is not None
+        place = self._place[self.layout.cells(coded.local[hit])]
+        weights = np.repeat(gain * coded.exposure[hit], place.shape[1])
+        block += np.bincount(place.ravel(), weights, len(block))
+
+    def _ratio(
+        self, suspect: Suspect, first: int, last: int, towards: float | None = None
+    ) -> float:
+        """Observed over currently expected among the suspect's rows of some slices, shrunk."""
+        assert self._mu is not None
+        slices = self.tables.slices
+        o = float(suspect.observed[first:last].sum())
+        e = 0.0
+        for s in range(first, last):
+            hit = suspect.matches[s]
+            e += float(slices[s].exposure[hit] @ self._mu[s][hit])
+        if towards is None:
+            return o / max(e, 1e-9)
+        shrink = 1.0 / max(towards, 1.0)
+        return (o + min(towards, 1e3) * shrink) / (e + shrink)
+
+    def unexplained(self) -> float:
+        """Share of the outcome's excess left over, in the horizon where it is largest."""
+        excess = self.observed[:, 0] - self.base_expected[:, 0]
+        h = int(np.argmax(excess))
+        if excess[h] <= 0:
+            return 0.0
+        left = self.observed[h, 0] - self.expected[h, 0]
+        return float(np.clip(left / excess[h], 0.0, 1.0))
