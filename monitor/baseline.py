@@ -14,7 +14,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from monitor.counts import WEEKS, Usual, usual_failures, without_carriers
+from monitor.counts import Usual, usual_failures, without_carriers
 from monitor.domain import MISSING, OTHER
 from monitor.slices import Slice
 from monitor.window import QUANTUM
@@ -22,8 +22,6 @@ from monitor.window import QUANTUM
 SHRINK = 15.0
 """Expected failures that a value's multiplier of 1 is worth."""
 SHRINK_DAY = 10.0
-CHANCE = 2.1
-"""How far seven weekdays' means may spread by chance, over their variance (95 %)."""
 SHRINK_CODES = 20.0
 """Failures that the overall shares of codes are worth to a single parent."""
 SAMPLE_ROWS = 400
@@ -101,22 +99,20 @@ class Baseline:
 
     base: np.ndarray  # (outcomes,)
     day: np.ndarray  # (outcomes, slots per day)
-    week: np.ndarray  # (outcomes, 7) factor by day of the week, Monday first
     multipliers: tuple[np.ndarray, ...]  # per attribute (outcomes, nodes)
     codes: np.ndarray  # (outcomes, parent nodes, codes) share of each code among failures
     usual: Usual
     """What the counted outcomes usually have."""
     fitted_at: int  # µs since the epoch
 
-    def expected(self, local: np.ndarray, slot: int, weekday: int) -> np.ndarray:
+    def expected(self, local: np.ndarray, slot: int) -> np.ndarray:
         """Failure probability per row and outcome, in multiples of the quantum.
 
         Args:
             local: (m, attributes) node numbers.
             slot: time of day, in slices since local midnight.
-            weekday: local day of the week; Monday is 0.
         """
-        rate = np.tile(self.base * self.day[:, slot] * self.week[:, weekday], (len(local), 1))
+        rate = np.tile(self.base * self.day[:, slot], (len(local), 1))
         for a, multiplier in enumerate(self.multipliers):
             if not multiplier.shape[1]:
                 continue
@@ -140,37 +136,6 @@ def _code_shares(
     return np.asarray(
         (seen + SHRINK_CODES * overall) / (seen.sum(axis=1, keepdims=True) + SHRINK_CODES)
     )
-
-
-def week_factors(
-    start: np.ndarray, weekday: np.ndarray, seen: np.ndarray, fair: np.ndarray
-) -> np.ndarray:
-    """Factor by day of the week, as far as weekdays differ more than days do anyway, (7,).
-
-    A random-effects estimate: the spread of the weekdays' means beyond what the spread of days
-    within a weekday would give by chance says how far the means are to be believed.
-
-    Args:
-        start: (n,) of the slice of each row, ascending.
-        weekday: (n,) Monday is 0.
-        seen, fair: (n,) failures of each row, and those expected without a week.
-    """
-    if not len(start):
-        return np.ones(7)
-    day = np.concatenate([[0], np.cumsum(np.diff(weekday) != 0)])
-    of = weekday[np.searchsorted(day, np.arange(day[-1] + 1))]
-    expected = np.bincount(day, fair)
-    whole = expected > 0.5 * np.median(expected)  # not the hours at either end of the history
-    ratio, of = (np.bincount(day, seen) / np.maximum(expected, 1e-9))[whole], of[whole]
-    days = np.bincount(of, minlength=7)
-    if days.min() < WEEKS:
-        return np.ones(7)
-    mean = np.bincount(of, ratio, 7) / days
-    within = ((ratio - mean[of]) ** 2).sum() / (len(of) - 7)
-    between = max(mean.var(ddof=1) - CHANCE * within / days.mean(), 0.0)
-    trust = between / (between + within / days + 1e-12)
-    factor = 1 + trust * (mean / max(mean.mean(), 1e-9) - 1)
-    return np.asarray(np.maximum(factor / factor.mean(), 0.1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +162,6 @@ def _blank(
     return Baseline(
         np.zeros(outcomes),
         np.ones((outcomes, slots)),
-        np.ones((outcomes, 7)),
         tuple(np.ones((outcomes, 0 if a in skip else size)) for a, size in enumerate(sizes)),
         np.zeros((outcomes, parents, 0 if code is None else sizes[code])),
         Usual.none(outcomes, len(sizes)),
@@ -209,7 +173,6 @@ def _copy(before: Baseline, after: Baseline) -> None:
     """Take over a fit; nodes that are new since then keep a multiplier of 1."""
     after.base[:] = before.base
     after.day[:] = before.day
-    after.week[:] = before.week
     for old, new in zip(before.multipliers, after.multipliers, strict=True):
         new[:, : old.shape[1]] = old
     _, parents, codes = before.codes.shape
@@ -282,8 +245,6 @@ class History:
             e = fitted.base[o] * rows.exposure
             fitted.day[o] = self._day(rows.slot, y, e)
             e *= fitted.day[o][rows.slot]
-            fitted.week[o] = week_factors(rows.start, rows.weekday, y, e)
-            e *= fitted.week[o][rows.weekday]
             for multiplier in fitted.multipliers:
                 multiplier[o] = 1.0
             for _ in range(2):

@@ -53,7 +53,6 @@ def snapshot(monitor: Monitor) -> Snapshot:
         arrays |= {
             "baseline.base": baseline.base,
             "baseline.day": baseline.day,
-            "baseline.week": baseline.week,
             "baseline.codes": baseline.codes,
             "baseline.usual.outcome": baseline.usual.outcome,
             "baseline.usual.values": baseline.usual.values,
@@ -95,7 +94,6 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
         monitor.baseline = Baseline(
             fitted["base"],
             fitted["day"],
-            fitted.get("week", np.ones((len(fitted["base"]), 7))),  # older stores have none
             tuple(fitted[f"multipliers{a}"] for a in range(attributes)),
             fitted["codes"],
             Usual(

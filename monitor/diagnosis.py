@@ -214,7 +214,7 @@ class Monitor:
         if self.baseline is None:
             shape = len(local), len(self.settings.schema.outcomes)
             return Coded(piece, local, np.full(shape, QUANTUM)).compact()
-        expected = self.baseline.expected(local, slot, self.weekday(piece))
+        expected = self.baseline.expected(local, slot)
         whole, expected = self.baseline.usual.carried(
             piece, expected, self.baseline.day[:, slot], self.weekday(piece)
         )

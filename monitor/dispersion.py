@@ -20,7 +20,7 @@ KEPT = 2048
 ORDERS = 3
 LEAST_EXPECTED = 0.3
 """Of cells with fewer failures expected, scatter cannot be seen."""
-PRIOR_OWN = 2.0
+PRIOR_OWN = 4.0
 """Observations of a value that the scatter of all values is worth."""
 OUTLIER = 9.0
 """Of its usual variance a squared deviation counts at most so often: it may be an incident."""

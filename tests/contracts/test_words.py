@@ -152,7 +152,7 @@ def test_a_wrong_template_is_found_before_the_start(tmp_path: Path) -> None:
         ('match = ["airlin=AC"]', "no incident has a `airlin`; did you mean `airline`?"),
         ('match = ["outcome=paid"]', "there is no outcome 'paid'; known are `pay`"),
         ('match = ["airline"]', "is no matcher; write name=value"),
-        ('severity = "high"', "cannot be 'high'"),
+        ('severity = "high"', 'cannot be "high"'),
         ("most_per_hour = 0", "it must be at least 1"),
         ('urls_file = "keys"', "cannot be used: No such file"),
         ('urls = ["hooks.slack.com/x"]', "URL 1 is none of Apprise's"),

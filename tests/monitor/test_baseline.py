@@ -8,7 +8,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from monitor.baseline import CAP, Baseline, History, Mask, teach, week_factors
+from monitor.baseline import CAP, Baseline, History, Mask, teach
 from monitor.counts import Usual
 from monitor.slices import aggregate, empty
 from monitor.window import QUANTUM
@@ -76,37 +76,11 @@ def truth(slot: int) -> np.ndarray:
 def test_base_time_of_day_and_multipliers_are_found_again() -> None:
     found = fit(history())
     for slot in range(SLOTS):
-        np.testing.assert_allclose(found.expected(ALL, slot, 0), truth(slot), rtol=0.25)
+        np.testing.assert_allclose(found.expected(ALL, slot), truth(slot), rtol=0.25)
     ratio = found.multipliers[0][0, 2] / found.multipliers[0][0, 1]
     assert ratio == pytest.approx(4.0, rel=0.15)
     assert found.day[0].max() / found.day[0].min() == pytest.approx(DAY.max() / DAY.min(), rel=0.35)
     assert found.day[1].max() / found.day[1].min() < 1.1
-
-
-def weeks(factors: list[float], scatter: float, days: int = 28) -> np.ndarray:
-    """Factors found where days scatter by `scatter` and weekdays differ by `factors`."""
-    rng = np.random.default_rng(11)
-    weekday = np.repeat(np.arange(days) % 7, SLOTS)
-    start = np.arange(days * SLOTS)
-    level = np.repeat(rng.lognormal(-(scatter**2) / 2, scatter, days), SLOTS)
-    fair = np.full(len(start), 20.0)
-    seen = rng.poisson(fair * level * np.array(factors)[weekday]).astype(float)
-    return week_factors(start, weekday, seen, fair)
-
-
-def test_weekdays_that_differ_are_believed() -> None:
-    factors = [1.2, 1.2, 1.2, 1.2, 1.2, 0.5, 0.5]
-    np.testing.assert_allclose(weeks(factors, 0.05), factors, atol=0.12)
-
-
-def test_days_that_scatter_make_no_week() -> None:
-    assert np.ptp(weeks([1.0] * 7, 0.6)) < 0.1
-    assert np.ptp(weeks([1.0] * 7, 0.1)) < 0.05
-
-
-def test_a_week_is_not_believed_before_it_has_come_twice() -> None:
-    factors = [2.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]
-    np.testing.assert_array_equal(weeks(factors, 0.0, days=13), np.ones(7))
 
 
 def test_the_total_it_expects_of_its_own_history_is_what_happened() -> None:
@@ -114,8 +88,7 @@ def test_the_total_it_expects_of_its_own_history_is_what_happened() -> None:
     found = fit(kept)
     seen = sum(t.failures.sum(axis=0) for t in kept.taught)
     fair = sum(
-        (found.expected(t.values, t.slot, t.weekday) * t.exposure[:, None]).sum(axis=0)
-        for t in kept.taught
+        (found.expected(t.values, t.slot) * t.exposure[:, None]).sum(axis=0) for t in kept.taught
     )
     np.testing.assert_allclose(fair, seen, rtol=0.02)
 
@@ -182,7 +155,7 @@ def test_a_quiet_period_of_everything_is_not_blown_up() -> None:
 def test_an_attribute_without_a_multiplier_has_no_say() -> None:
     found = fit(history(days=4), skip=(1,))
     assert found.multipliers[1].shape == (2, 0)
-    one, other = found.expected(np.array([[1, 0], [1, 2]], np.int32), 0, 0)
+    one, other = found.expected(np.array([[1, 0], [1, 2]], np.int32), 0)
     np.testing.assert_array_equal(one, other)
 
 
@@ -201,20 +174,19 @@ def test_values_missing_or_unknown_leave_the_rate_as_it_is() -> None:
     found = fit(history(days=4))
     rows = np.array([[-1, -1], [99, 99]], np.int32)
     fair = np.tile(found.base * found.day[:, 2], (2, 1))
-    np.testing.assert_allclose(found.expected(rows, 2, 0), fair, atol=QUANTUM)
+    np.testing.assert_allclose(found.expected(rows, 2), fair, atol=QUANTUM)
 
 
 def test_expectations_are_whole_quanta_and_probabilities() -> None:
     steep = Baseline(
         np.array([0.9, 1e-12]),
         np.ones((2, 1)),
-        np.ones((2, 7)),
         (np.full((2, 1), 50.0),),
         np.zeros((2, 0)),
         Usual.none(2, 1),
         0,
     )
-    expected = steep.expected(np.zeros((1, 1), np.int32), 0, 0)
+    expected = steep.expected(np.zeros((1, 1), np.int32), 0)
     np.testing.assert_array_equal(expected / QUANTUM, np.round(expected / QUANTUM))
     assert expected[0, 0] == pytest.approx(0.999)
     assert expected[0, 1] == QUANTUM, "never quite zero"
