@@ -148,7 +148,7 @@ class Cells:
         self.expected = np.maximum(self.expected + changed, 0.0)
 
     def _added(self, suspect: Suspect, first: int, last: int, factor: float) -> float:
-        """Failures added to every event of the suspect's, if that fits better than a factor; or 0.
+        """Failures added to each event alike, if that fits "everything" better than a factor.
 
         A broken payment provider fails a share of all payments, be they of a good airline or of a
         bad one; bad weather cancels more where more is cancelled anyway.
@@ -162,7 +162,7 @@ class Cells:
             weight.append(coded.exposure[hit])
             failed.append(weight[-1] * coded.slice.failed[hit, self.outcome])
         m, k, n = np.concatenate(mu), np.concatenate(failed), np.concatenate(weight)
-        if self.counted or factor <= 1 or not n.sum():
+        if suspect.conditions or self.counted or factor <= 1 or not n.sum():
             return 0.0
         share = float(m @ n) * (factor - 1) / float(n.sum())
         gain = k @ (np.log(m + share) - np.log(m * factor))  # both expect as many in total
