@@ -33,6 +33,8 @@ from tests.services.brokers import free_port
 from tests.services.light import without_least
 
 COMMAND = Path(sys.executable).with_name("least-monitor")
+ROOT = Path(__file__).parents[2]
+"""Where a daemon of the tests' own (`tests.services.light`) is found, wherever it runs."""
 SMALL = Sizes(airlines=5, fare_sources=6, cities=12, offices=8, codes=16, regions=2)
 START = datetime(2026, 1, 5, tzinfo=UTC)
 TICKS = """
@@ -138,7 +140,7 @@ class Running:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=os.environ
-                | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+                | {"LEAST_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(ROOT)}
                 | dict(environment or {}),
             )
 

@@ -34,7 +34,7 @@ from monitor.edge.store.memory import MemoryStore
 from monitor.pipeline import Pipeline
 from tests.services.bookings import configuration
 from tests.services.chaos_host import TRAPS
-from tests.services.daemons import TICKS, Logs, rows_and_incidents
+from tests.services.daemons import ROOT, TICKS, Logs, rows_and_incidents
 from tests.services.light import without_least
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
@@ -87,13 +87,12 @@ class Host:
 
     def __init__(self, log: Path) -> None:
         self.log = log
-        root = str(Path(__file__).parents[2])
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tests.services.chaos_host"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"LEAST_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": root},
+            env=os.environ | {"LEAST_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         )
 
     def launch(self, config: Path, trap: str | None = None, hit: int = 0) -> int:
