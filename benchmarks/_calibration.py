@@ -1,7 +1,6 @@
 """Are p-values on quiet data uniform? Collected while a replay runs, drawn as SVG.
 
-Counts are whole numbers, so P(X ≥ O) alone cannot be uniform; it is spread at random between
-P(X ≥ O) and P(X > O), which is uniform under the model whatever the mean.
+How they are spread is told in `monitor.significance.spread_p_values`.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ import numpy as np
 
 from benchmarks._figure import COLOURS
 from monitor.diagnosis import Monitor, Tick
-from monitor.significance import excess_p_value
+from monitor.recording import BINS, p_values
 
-BINS = 20
-LEAST_EXPECTED = 1.0
 SIZE, MARGIN = 320, 50
 
 
@@ -48,20 +45,10 @@ class Calibration:
         for h, span in enumerate(tables.horizons):
             if self._ticks % max(span, 4) or not self._is_quiet(tick, span * length):
                 continue
-            first = tables.layout.singles  # everything among them
             for o in range(len(monitor.settings.schema.outcomes)):
-                expected = tables.expected[h, o][:first]
-                observed = tables.observed[h, o][:first]
-                cells = np.flatnonzero(expected >= LEAST_EXPECTED)
-                if not len(cells):
-                    continue
-                order = np.minimum(tables.layout.block_of(cells), 1)
-                scatter = monitor.dispersion.of(o, tables.layout)
-                size = scatter.sizes_of(cells, order, tables.layout.parents(cells))[h]
-                above = excess_p_value(observed[cells] + 1, expected[cells], size)
-                reached = excess_p_value(observed[cells], expected[cells], size)
-                p = above + self._rng.random(len(cells)) * (reached - above)
-                self._add(f"{span * length / timedelta(hours=1):g} h", p)
+                p = p_values(monitor, o, h, self._rng)
+                if len(p):
+                    self._add(f"{span * length / timedelta(hours=1):g} h", p)
 
     def _is_quiet(self, tick: Tick, span: timedelta) -> bool:
         if self._quiet is None:

@@ -16,7 +16,7 @@ from monitor.config import Config, load
 from monitor.diagnosis import Monitor, Tick
 from monitor.domain import Incident, Method
 from monitor.edge.files import FileSource
-from monitor.edge.store import open_store
+from monitor.edge.store import IncidentQuery, open_store
 from monitor.replay import Input, gather
 from monitor.scoring import Label, read_labels, read_quiet_days
 from monitor.session import Session
@@ -170,7 +170,8 @@ def replayed(
             session.commit()
             return {
                 method: sorted(
-                    store.incidents(method=method.value), key=lambda i: (i.opened_at, i.id)
+                    store.incidents(IncidentQuery(method=method.value)),
+                    key=lambda i: (i.opened_at, i.id),
                 )
                 for method in Method
             }

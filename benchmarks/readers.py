@@ -30,7 +30,7 @@ from monitor.domain import Cause, Finding, Incident, Method, Severity, State
 from monitor.edge.http import serve
 from monitor.edge.metrics import Metrics
 from monitor.edge.status import LiveState, Status
-from monitor.edge.store import Work, open_store
+from monitor.edge.store import IncidentQuery, Work, open_store
 from monitor.learning import LeastLearner
 from monitor.session import Session
 from monitor.simulation.world import SLICE, World
@@ -79,7 +79,7 @@ def _measure(
     state = LiveState(store, Metrics(), Status(ready=True, started_at=START, method="excess"))
     server = serve(state, token="s3cret")
     host, _, port = server.url.removeprefix("http://").partition(":")
-    found = store.incidents(limit=40)
+    found = store.incidents(IncidentQuery(limit=40))
     pages = ["/", "/incidents", "/graph", "/silences"]
     documents = ["/api/v1/incidents", "/api/v1/status", "/api/v1/graph", "/metrics"]
     some = [f"/incidents/{i.id}" for i in found[::8]] + [

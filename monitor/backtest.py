@@ -17,7 +17,7 @@ from monitor.domain import Incident, Method, Rejected, Settings, utc
 from monitor.edge.documents import incident_summary
 from monitor.edge.files import STDIN, FileSource
 from monitor.edge.report import Backtest, Series
-from monitor.edge.store import Store, open_store
+from monitor.edge.store import IncidentQuery, Store, open_store
 from monitor.recording import Moment, Recorder
 from monitor.replay import Input, gather
 from monitor.scoring import Scores, read_labels, read_quiet_days, score
@@ -61,7 +61,9 @@ def run_key(settings: Settings, inputs: Sequence[Path], *more: object) -> str:
 
 def incidents_of(store: Store, method: Method) -> list[Incident]:
     """All incidents of a method, in the order they opened."""
-    return sorted(store.incidents(method=method.value), key=lambda i: (i.opened_at, i.id))
+    return sorted(
+        store.incidents(IncidentQuery(method=method.value)), key=lambda i: (i.opened_at, i.id)
+    )
 
 
 def quiet_ticks(data: Input, settings: Settings, incidents: Iterable[Incident]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 
 from monitor.diagnosis import Monitor, Tick
 from monitor.domain import Finding
-from monitor.significance import excess_p_value
+from monitor.significance import spread_p_values
 
 BINS = 20
 """Of the p-values."""
@@ -104,23 +104,29 @@ def _best(findings: list[Finding], outcome: str) -> float:
     return round(float(min(max(scores, default=0.0), 1e6)), 3)
 
 
-def _p_values(monitor: Monitor, seed: int) -> tuple[int, ...]:
-    """Of "everything" and of single values in the newest slice.
+def p_values(monitor: Monitor, o: int, h: int, rng: np.random.Generator) -> np.ndarray:
+    """p-values of "everything" and of single values as a tick left them; uniform in quiet times.
 
-    Counts are whole numbers, so P(X ≥ O) alone cannot be uniform; it is spread at random between
-    P(X ≥ O) and P(X > O), which is uniform under the model whatever the mean.
+    Args:
+        monitor: which has a baseline.
+        o, h: indices of the outcome and the horizon.
+        rng: spreads whole numbers (`spread_p_values`).
     """
-    counts = np.zeros(BINS, np.int64)
-    tables, rng = monitor.tables, np.random.default_rng(seed)
-    singles = tables.layout.starts[1 + len(tables.layout.attributes)]
+    tables = monitor.tables
+    singles = tables.layout.singles
+    expected, observed = tables.expected[h, o][:singles], tables.observed[h, o][:singles]
+    cells = np.flatnonzero(expected >= LEAST_EXPECTED)
+    if not len(cells):
+        return np.zeros(0)
+    order = np.minimum(tables.layout.block_of(cells), 1)
+    scatter = monitor.dispersion.of(o, tables.layout)
+    size = scatter.sizes_of(cells, order, tables.layout.parents(cells))[h]
+    return spread_p_values(observed[cells], expected[cells], size, rng)
+
+
+def _p_values(monitor: Monitor, seed: int) -> tuple[int, ...]:
+    """Of "everything" and of single values in the newest slice, over all outcomes."""
+    counts, rng = np.zeros(BINS, np.int64), np.random.default_rng(seed)
     for o in range(len(monitor.settings.schema.outcomes)):
-        expected, observed = tables.expected[0, o][:singles], tables.observed[0, o][:singles]
-        cells = np.flatnonzero(expected >= LEAST_EXPECTED)
-        if len(cells):
-            order = np.minimum(tables.layout.block_of(cells), 1)
-            size = monitor.dispersion.of(o).sizes(order)[0]
-            above = excess_p_value(observed[cells] + 1, expected[cells], size)
-            reached = excess_p_value(observed[cells], expected[cells], size)
-            p = above + rng.random(len(cells)) * (reached - above)
-            counts += np.histogram(p, BINS, (0, 1))[0]
+        counts += np.histogram(p_values(monitor, o, 0, rng), BINS, (0, 1))[0]
     return tuple(counts.tolist())

@@ -41,6 +41,19 @@ def excess_p_value(observed: np.ndarray, expected: np.ndarray, size: np.ndarray)
     return np.where(observed > 0, tail, 1.0)
 
 
+def spread_p_values(
+    observed: np.ndarray, expected: np.ndarray, size: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """p-values of `excess_p_value` that are uniform under the model, whatever the mean.
+
+    Counts are whole numbers, so P(X ≥ O) alone cannot be uniform; it is spread at random between
+    P(X ≥ O) and P(X > O).
+    """
+    above = excess_p_value(observed + 1, expected, size)
+    reached = excess_p_value(observed, expected, size)
+    return np.asarray(above + rng.random(len(observed)) * (reached - above))
+
+
 def two_sample_p_value(
     now: np.ndarray, before: np.ndarray, rows_now: float, rows_before: float
 ) -> np.ndarray:

@@ -27,6 +27,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture
+def no_learner() -> Iterator[None]:
+    """Sessions do without LEAST: the graph is beside the point."""
+    from tests.services.light import without_least
+
+    with without_least():
+        yield
+
+
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     """A real Apache Kafka that the whole run shares; every test makes topics of its own."""

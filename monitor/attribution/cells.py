@@ -153,6 +153,8 @@ class Cells:
         A broken payment provider fails a share of all payments, be they of a good airline or of a
         bad one; bad weather cancels more where more is cancelled anyway.
         """
+        if suspect.conditions or self.counted or factor <= 1:
+            return 0.0
         assert self._mu is not None
         slices = self.tables.slices
         mu, failed, weight = [], [], []
@@ -162,7 +164,7 @@ class Cells:
             weight.append(coded.exposure[hit])
             failed.append(weight[-1] * coded.slice.failed[hit, self.outcome])
         m, k, n = np.concatenate(mu), np.concatenate(failed), np.concatenate(weight)
-        if suspect.conditions or self.counted or factor <= 1 or not n.sum():
+        if not n.sum():
             return 0.0
         share = float(m @ n) * (factor - 1) / float(n.sum())
         gain = k @ (np.log(m + share) - np.log(m * factor))  # both expect as many in total

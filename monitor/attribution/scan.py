@@ -232,10 +232,10 @@ class Scan(Cells):
 
     def _wider(self, h: int, j: int) -> int | None:
         """The parent whose remainder is itself elevated, if any."""
-        o, e = self.observed[h], self.expected[h]
-        best, best_score = None, 0.0
         if self.counted:
             return self._bulk(h, j)
+        o, e = self.observed[h], self.expected[h]
+        best, best_score = None, 0.0
         for parent in self.parents[j]:
             rest = (o[parent] - o[j], e[parent] - e[j])
             outside = (o[0] - o[parent], e[0] - e[parent])

@@ -56,13 +56,16 @@ def incidents(
     after = _since(since, datetime.now(UTC))
     with open_stored(config, store, api, token_file) as opened:
         from monitor.domain import State
+        from monitor.edge.store import IncidentQuery
 
         found = opened.store.incidents(
-            state=None if state is None else State(state.value),
-            since=after,
-            outcome=outcome,
-            method=None if every_method else opened.method,
-            limit=limit,
+            IncidentQuery(
+                state=None if state is None else State(state.value),
+                since=after,
+                outcome=outcome,
+                method=None if every_method else opened.method,
+                limit=limit,
+            )
         )
         if as_json:
             from monitor.edge.documents import dumps, incident_document

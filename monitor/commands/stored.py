@@ -21,9 +21,9 @@ from monitor.commands.failure import mendable
 
 if TYPE_CHECKING:
     from monitor.config import Config, MaintenanceWindow
-    from monitor.domain import Incident, State
+    from monitor.domain import Incident
     from monitor.edge.silences import Silence
-    from monitor.edge.store import Audit, Store, Verdict
+    from monitor.edge.store import Audit, IncidentQuery, Store, Verdict
 
 StoreConfigOption = Annotated[
     Path | None,
@@ -58,15 +58,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 class Archive(Protocol):
     """A store or a daemon, as the commands know both."""
 
-    def incidents(
-        self,
-        *,
-        state: State | None = None,
-        since: datetime | None = None,
-        outcome: str | None = None,
-        method: str | None = None,
-        limit: int | None = None,
-    ) -> list[Incident]:
+    def incidents(self, asked: IncidentQuery) -> list[Incident]:
         """See `Store`."""
         ...
 

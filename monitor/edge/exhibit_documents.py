@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from monitor.edge.documents import Document, time_from, time_text
-from monitor.exhibits import Example, Exhibit, Gone, Link, Point
+from monitor.exhibits import Example, Exhibit, Gone, Link
 
 
 def exhibit_document(exhibit: Exhibit) -> Document:
@@ -43,16 +43,6 @@ def exhibit_from(document: Mapping[str, Any]) -> Exhibit:
             for e in document["examples"]
         ),
     )
-
-
-def point_document(point: Point) -> Document:
-    """One slice of a course."""
-    return {
-        "start": time_text(point.start),
-        "rows": point.rows,
-        "observed": point.observed,
-        "expected": point.expected,
-    }
 
 
 def _link(link: Link) -> Document:

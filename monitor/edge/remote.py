@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from monitor.domain import Incident, State
+from monitor.domain import Incident
 from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store import (
@@ -23,6 +23,7 @@ from monitor.edge.store import (
     Audit,
     ConflictError,
     IncidentNotFoundError,
+    IncidentQuery,
     SilenceNotFoundError,
     StoreError,
     Verdict,
@@ -80,27 +81,23 @@ class Remote:
         found: str | None = status.get("store")
         return found
 
-    def incidents(
-        self,
-        *,
-        state: State | None = None,
-        since: datetime | None = None,
-        outcome: str | None = None,
-        method: str | None = None,
-        limit: int | None = None,
-    ) -> list[Incident]:
+    def incidents(self, asked: IncidentQuery) -> list[Incident]:
         """See `Store`; page by page."""
-        asked = {
-            "state": state and state.value,
-            "since": since and since.isoformat(),
-            "outcome": outcome,
-            "method": method,
+        assert (asked.unresolved, asked.after) == (False, None), "nobody asks it so"
+        fields = {
+            "state": asked.state and asked.state.value,
+            "since": asked.since and asked.since.isoformat(),
+            "until": asked.until and asked.until.isoformat(),
+            "outcome": asked.outcome,
+            "method": asked.method,
+            "severity": asked.severity and asked.severity.value,
+            "text": asked.text,
         }
         found: list[Incident] = []
         after = None
-        while limit is None or len(found) < limit:
-            size = _PAGE if limit is None else min(_PAGE, limit - len(found))
-            query = {k: v for k, v in (asked | {"limit": size, "after": after}).items() if v}
+        while asked.limit is None or len(found) < asked.limit:
+            size = _PAGE if asked.limit is None else min(_PAGE, asked.limit - len(found))
+            query = {k: v for k, v in (fields | {"limit": size, "after": after}).items() if v}
             page = self._ask(f"incidents?{urlencode(query)}")
             found += map(documents.incident_from, page["incidents"])
             after = page["next"]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.config import Config, MaintenanceWindow
-from monitor.domain import Diagnosis
+from monitor.domain import Diagnosis, WindowSettings
 from monitor.edge.metrics import Metrics
 from monitor.edge.store import Store
 
@@ -38,6 +38,11 @@ class Status:
     """Configured windows."""
     config: Config | None = None
     """What it runs on; pages show it without its secrets."""
+
+    @property
+    def window(self) -> WindowSettings:
+        """How long slices and windows are."""
+        return WindowSettings() if self.config is None else self.config.settings.window
 
 
 class AppState(Protocol):

@@ -20,7 +20,7 @@ from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.making import names
 from monitor.edge.silences import Silence
 from monitor.edge.status import LiveState, Status
-from monitor.edge.store import Store, Verdict, open_store
+from monitor.edge.store import IncidentQuery, Store, Verdict, open_store
 from monitor.pipeline import Pipeline
 from monitor.simulation.files import write
 from monitor.simulation.plan import Planned
@@ -172,7 +172,7 @@ def found(store: Store) -> tuple[Incident, Incident, Incident]:
     """The incidents of the three outages."""
     by_cause = {
         tuple(name for name, _ in incident.finding.cause.selector): incident
-        for incident in store.incidents(method="excess")
+        for incident in store.incidents(IncidentQuery(method="excess"))
     }
     over, taken = by_cause[("airline",)], by_cause[("fare_source",)]
     fresh = by_cause[("agent_office",)]

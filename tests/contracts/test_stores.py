@@ -38,6 +38,7 @@ from monitor.edge.store import (
     ChangedError,
     ConflictError,
     IncidentNotFoundError,
+    IncidentQuery,
     LeadershipLostError,
     Seen,
     SilenceNotFoundError,
@@ -251,12 +252,12 @@ def test_incidents_are_listed_newest_first_in_pages(store: Store) -> None:
     store.commit(Work(incidents=tuple(all_of_them)))
     seen: list[str] = []
     after = None
-    while page := store.incidents(limit=2, after=after):
+    while page := store.incidents(IncidentQuery(limit=2, after=after)):
         seen += [i.id for i in page]
         after = (page[-1].opened_at, page[-1].id)
     assert seen == ["i4", "i3", "i2", "i1", "i0"]
     # A place needs nobody there: what stood at the end of a page may be gone by now.
-    behind = store.incidents(after=(NOON + HALF_HOUR, "i1x"))
+    behind = store.incidents(IncidentQuery(after=(NOON + HALF_HOUR, "i1x")))
     assert [i.id for i in behind] == ["i1", "i0"]
 
 
@@ -301,7 +302,7 @@ def test_incidents_are_found_by_state_time_outcome_and_method(store: Store) -> N
     )
 
     def ids(**wanted: object) -> set[str]:
-        return {i.id for i in store.incidents(**wanted)}
+        return {i.id for i in store.incidents(IncidentQuery(**wanted))}
 
     assert ids(state=State.RESOLVED) == {"old", "ended"}
     assert ids(since=NOON - day) == {"new", "still", "ended", "seat", "paper"}
@@ -971,4 +972,4 @@ def test_incidents_are_searched(store: Store, asked: dict, answer: list[str]) ->
         for n, (name, value) in enumerate(values.items())
     ]
     store.commit(Work(incidents=tuple(found)))
-    assert [i.id for i in store.incidents(**asked)] == answer
+    assert [i.id for i in store.incidents(IncidentQuery(**asked))] == answer

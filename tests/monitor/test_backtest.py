@@ -17,32 +17,14 @@ from monitor.config import load
 from monitor.diagnosis import Tick
 from monitor.domain import Method
 from monitor.edge.documents import dumps
-from monitor.edge.store import open_store
-from monitor.learning import Learned
+from monitor.edge.store import IncidentQuery, open_store
+
+pytestmark = pytest.mark.usefixtures("no_learner")
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
 NOW = START + timedelta(days=30)
 AIRLINES = ["AC", "MU", "LH"]
-
-
-class NoLearner:
-    """The graph is beside the point here."""
-
-    def __init__(self, *_: object) -> None: ...
-
-    def learn(self, encoding) -> Learned:
-        return Learned.nothing(encoding)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
-
-
-@pytest.fixture(autouse=True)
-def no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.session.LeastLearner", NoLearner)
 
 
 @pytest.fixture
@@ -162,7 +144,7 @@ def test_a_log_that_changed_is_replayed_from_the_start(desk: Path) -> None:
 def test_the_store_can_be_kept_for_the_console(desk: Path) -> None:
     outcome = replayed(desk, keep=desk / "kept.db")
     store = open_store(f"sqlite:///{desk / 'kept.db'}", create=False)
-    assert store.incidents(method="excess") == outcome.incidents[Method.EXCESS]
+    assert store.incidents(IncidentQuery(method="excess")) == outcome.incidents[Method.EXCESS]
     store.close()
 
 

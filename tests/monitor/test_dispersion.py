@@ -7,7 +7,7 @@ import numpy as np
 from monitor.attribution import Scatter
 from monitor.dispersion import Dispersion
 from monitor.encoding import Coded
-from monitor.significance import excess_p_value
+from monitor.significance import spread_p_values
 from monitor.slices import aggregate
 from monitor.window import QUANTUM, Horizons
 from tests.monitor.towns import start_of
@@ -124,9 +124,7 @@ def test_p_values_of_quiet_counts_are_uniform() -> None:
         scatter = gathered.of(0, tables.layout)
         size = scatter.sizes_of(cells, np.ones(6, int), np.full((6, 2), -1))[0]
         observed, fair = tables.observed[0, 0][cells], tables.expected[0, 0][cells]
-        reached = excess_p_value(observed, fair, size)
-        beyond = excess_p_value(observed + 1, fair, size)
-        p += (beyond + rng.random(6) * (reached - beyond)).tolist()
+        p += spread_p_values(observed, fair, size, rng).tolist()
     ranked = np.sort(p)
     distance = np.abs(ranked - (np.arange(len(ranked)) + 0.5) / len(ranked)).max()
     assert distance < 0.06, "uniform"

@@ -6,7 +6,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from monitor.domain import Cause, Edge, Incident, State, utc
@@ -14,7 +13,6 @@ from monitor.edge.exhibit_documents import exhibit_document, exhibit_from
 from monitor.edge.store import Store, StoreError, open_store
 from monitor.edge.store.memory import MemoryStore
 from monitor.exhibits import MOST_EXAMPLES, MOST_NODES, Exhibition, Link, neighbourhood, point
-from monitor.learning import Learned
 from monitor.naming import Naming
 from monitor.session import Session
 from tests.monitor.towns import (
@@ -29,24 +27,9 @@ from tests.monitor.towns import (
 )
 from tests.samples import finding
 
+pytestmark = pytest.mark.usefixtures("no_learner")
+
 TOWN = Town((Outage(60, 66, cause={"airline": "AC"}),), rows=150)
-
-
-class NoLearner:
-    def __init__(self, *_: object) -> None: ...
-
-    def learn(self, encoding) -> Learned:
-        return Learned.nothing(encoding)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
-
-
-@pytest.fixture(autouse=True)
-def no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.session.LeastLearner", NoLearner)
 
 
 def session(store: Store, columns: tuple[str, ...] = ()) -> Session:

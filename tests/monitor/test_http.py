@@ -235,7 +235,7 @@ def test_changes_need_a_proper_body(client: TestClient, body: bytes, kind: str, 
 
 def test_a_store_that_fails_is_said_to_fail(state: LiveState, client: TestClient) -> None:
     class Broken(MemoryStore):
-        def incidents(self, **_: object) -> list[Incident]:
+        def incidents(self, asked: object = None) -> list[Incident]:
             raise StoreError("the disk is full")
 
     state.store = Broken()

@@ -23,33 +23,15 @@ from monitor.edge.status import LiveState
 from monitor.edge.store import Store, StoreError, Work
 from monitor.edge.store.memory import MemoryStore
 from monitor.jobs import Worker, every
-from monitor.learning import Learned
 from monitor.pipeline import Pipeline
 from tests.contracts.receivers import Receiver, receiver
+
+pytestmark = pytest.mark.usefixtures("no_learner")
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)
 ROWS = 12
 """Rows of every half hour."""
-
-
-class NoLearner:
-    """The graph is beside the point here."""
-
-    def __init__(self, *_: object) -> None: ...
-
-    def learn(self, encoding) -> Learned:
-        return Learned.nothing(encoding)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
-
-
-@pytest.fixture(autouse=True)
-def no_learner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.session.LeastLearner", NoLearner)
 
 
 class Desk:

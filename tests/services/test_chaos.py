@@ -92,7 +92,8 @@ class Host:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {"LEAST_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+            env=os.environ
+            | {"LEAST_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
         )
 
     def launch(self, config: Path, trap: str | None = None, hit: int = 0) -> int:

@@ -146,7 +146,7 @@ class Console:
 
     def overview(self, viewer: Viewer, status: Status, shown: Overview) -> Response:
         """Is anything wrong, and does the monitor itself work."""
-        tick, length = status.diagnosis, _slice_length(status)
+        tick, length = status.diagnosis, status.window.slice_length
         sparks = {
             outcome: chart(points, length, _SPARK_HEIGHT, _burning(outcome, shown.recent))
             for outcome, points in shown.totals.items()
@@ -227,7 +227,7 @@ class Console:
             picture=picture.of_incident(path, roots, links),
             links=sorted(links, key=lambda e: (-abs(e.weight), e.source, e.target)),
             course=incident_page.course(
-                story, _slice_length(status), _window(status), _CHART_HEIGHT
+                story, status.window.slice_length, status.window.length, _CHART_HEIGHT
             ),
             facts=incident_page.facts(incident, status),
             examples=incident_page.examples(story.exhibit, allowed),
@@ -367,18 +367,6 @@ def code_spans(text: str) -> Markup:
 def _visible(value: object) -> object:
     """Every text on a page passes here, unless it is markup of ours."""
     return visible(value) if type(value) is str else value
-
-
-def _slice_length(status: Status) -> timedelta:
-    return (
-        timedelta(minutes=30)
-        if status.config is None
-        else (status.config.settings.window.slice_length)
-    )
-
-
-def _window(status: Status) -> timedelta:
-    return timedelta(hours=24) if status.config is None else status.config.settings.window.length
 
 
 def _burning(outcome: str, incidents: Iterable[Incident]) -> list[tuple[datetime, datetime | None]]:

@@ -12,7 +12,6 @@ import hashlib
 from starlette.requests import Request
 from starlette.responses import Response
 
-from monitor.edge import documents
 from monitor.edge.http.problems import Refusal
 
 REVALIDATE = "private, no-cache"
@@ -20,11 +19,6 @@ REVALIDATE = "private, no-cache"
 
 _GZIPPED = "-gzip"
 """Ends the tag of a compressed document, as in Apache: other bytes, so another tag."""
-
-
-def json(body: object, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """JSON with stable key order."""
-    return Response(documents.dumps(body), status, headers, "application/json")
 
 
 def tag(content: bytes) -> str:

@@ -23,7 +23,7 @@ from monitor.edge.remote import store_identity
 from monitor.edge.silences import Hush, Silence, described, hushed
 from monitor.edge.silences import until as open_until
 from monitor.edge.status import AppState
-from monitor.edge.store import Seen, Verdict
+from monitor.edge.store import IncidentQuery, Seen, Verdict
 
 _PARKED_SHOWN = 20
 _LONGEST_ID = 200
@@ -146,15 +146,17 @@ class Api:
         else:
             named = None if chosen is None else chosen.value
         found = self._state.store.incidents(
-            state=state,
-            since=since,
-            until=until,
-            outcome=outcome,
-            method=named,
-            severity=severity,
-            text=text,
-            limit=limit + 1,
-            after=after,
+            IncidentQuery(
+                state=state,
+                since=since,
+                until=until,
+                outcome=outcome,
+                method=named,
+                severity=severity,
+                text=text,
+                limit=limit + 1,
+                after=after,
+            )
         )
         following = None
         if len(found) > limit:

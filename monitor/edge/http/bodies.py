@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Mapping
 from datetime import datetime
 from enum import Enum
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from monitor.config.problems import closest
 from monitor.edge import documents
 from monitor.edge.http.problems import Fault, Refusal, invalid
 from monitor.edge.http.questions import moment
@@ -80,10 +80,8 @@ class Fields:
         """
         for name in self._body if strict else ():
             if name not in self._known:
-                near = difflib.get_close_matches(name, self._known, 1, 0.6)
-                known = (
-                    f"did you mean {near[0]}?" if near else f"known are {', '.join(self._known)}"
-                )
+                near = closest(name, self._known)
+                known = f"did you mean {near}?" if near else f"known are {', '.join(self._known)}"
                 self.fault(name[:80], f"unknown field {name[:80]!r}; {known}")
         if self._faults:
             raise invalid(422, self._faults)
@@ -126,8 +124,8 @@ class Fields:
         known = [str(member.value) for member in kind]
         if isinstance(value, str) and value in known:
             return kind(value)
-        near = difflib.get_close_matches(str(value), known, 1, 0.6)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        near = closest(str(value), known)
+        hint = f"; did you mean {near}?" if near else ""
         self.fault(name, f"{name!r} must be one of {', '.join(known)}{hint}")
         return next(iter(kind))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -15,6 +14,7 @@ from monitor.edge.http.api import Api
 from monitor.edge.http.problems import Refusal
 from monitor.edge.http.signing import Sessions, local_path, theme
 from monitor.edge.status import AppState
+from monitor.edge.store import IncidentQuery
 from monitor.edge.store.lease import Lease
 
 _PARKED_SHOWN = 5
@@ -69,13 +69,15 @@ class Pages:
         """The first page."""
         status, store = self._state.status, self._state.store
         tick = status.diagnosis
-        length = timedelta(hours=24)
-        if status.config is not None:
-            length = status.config.settings.window.length
+        length = status.window.length
         shown = Overview(
-            incidents=store.incidents(unresolved=True, method=status.method, limit=NEWEST),
+            incidents=store.incidents(
+                IncidentQuery(unresolved=True, method=status.method, limit=NEWEST)
+            ),
             open_counts=store.open_counts(status.method),
-            recent=store.incidents(since=tick.at - length, method=status.method, limit=_MOST_RECENT)
+            recent=store.incidents(
+                IncidentQuery(since=tick.at - length, method=status.method, limit=_MOST_RECENT)
+            )
             if tick
             else (),
             totals=store.totals(tick.at - length) if tick else {},

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import difflib
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 from starlette.datastructures import QueryParams
 
+from monitor.config.problems import closest
 from monitor.edge.http.problems import Fault, invalid
 
 PAGE = 50
@@ -80,8 +80,8 @@ class Question:
             counts[name] = counts.get(name, 0) + 1
         for name, count in counts.items():
             if name not in self._known:
-                near = difflib.get_close_matches(name, self._known, 1, 0.6)
-                known = f"did you mean {near[0]}?" if near else f"known are {self._list()}"
+                near = closest(name, self._known)
+                known = f"did you mean {near}?" if near else f"known are {self._list()}"
                 self._fault(name[:80], f"unknown parameter {name[:80]!r}; {known}")
             elif count > 1:
                 self._fault(name, f"{name} is given {count} times")
@@ -124,8 +124,8 @@ class Question:
             return kind(value)
         except ValueError:
             known = [str(member.value) for member in kind]
-            near = difflib.get_close_matches(value, known, 1, 0.6)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            near = closest(value, known)
+            hint = f"; did you mean {near}?" if near else ""
             self._fault(name, f"{name}={value[:80]!r} is none of {', '.join(known)}{hint}")
             return None
 

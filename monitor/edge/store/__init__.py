@@ -7,9 +7,7 @@ no notification is forgotten.
 
 from __future__ import annotations
 
-from monitor.edge.store.contract import (
-    Store,
-)
+from monitor.edge.store.contract import Store
 from monitor.edge.store.errors import (
     ChangedError,
     ConflictError,
@@ -20,6 +18,7 @@ from monitor.edge.store.errors import (
     StoreFailedError,
     Trouble,
 )
+from monitor.edge.store.query import IncidentQuery
 from monitor.edge.store.work import (
     KEPT_COURSE,
     KEPT_INCIDENTS,
@@ -45,6 +44,7 @@ __all__ = [
     "ChangedError",
     "ConflictError",
     "IncidentNotFoundError",
+    "IncidentQuery",
     "LeadershipLostError",
     "OutboxCount",
     "OutboxItem",

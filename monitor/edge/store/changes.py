@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -48,18 +48,6 @@ def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[
 def dated(incident: Incident, kind: str) -> datetime:
     """When a change of the history happened; a replay writes some of them at once."""
     return incident.opened_at if kind == "opened" else incident.updated_at
-
-
-def mentions(incident: Incident, words: Iterable[str]) -> bool:
-    """True when every word occurs in what the incident is about, whatever the case.
-
-    That is its id, outcome, causes, path and error codes; `attribute=value` may be a word.
-    """
-    finding = incident.finding
-    causes = [f"{n}={v}" for c in incident.causes for n, values in c.selector for v in values]
-    about = (incident.id, finding.outcome, *causes, *finding.path, *finding.codes)
-    text = "\n".join(about).casefold()
-    return all(word.casefold() in text for word in words)
 
 
 def acknowledged(stored: Incident) -> Incident:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from monitor.domain import Incident, Rejected, Severity, State
+from monitor.domain import Incident, Rejected
 from monitor.edge.silences import Silence
 from monitor.edge.store.lease import LENGTH, Lease
+from monitor.edge.store.query import EVERY_INCIDENT, IncidentQuery
 from monitor.edge.store.work import Audit, OutboxCount, OutboxItem, Saved, Seen, Verdict, Work
 from monitor.exhibits import Exhibit, Point
 
@@ -46,35 +47,8 @@ class Store(Protocol):
         """Incidents that are not resolved, with what operators did to them; oldest first."""
         ...
 
-    def incidents(
-        self,
-        *,
-        state: State | None = None,
-        unresolved: bool = False,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        outcome: str | None = None,
-        method: str | None = None,
-        severity: Severity | None = None,
-        text: str | None = None,
-        limit: int | None = None,
-        after: tuple[datetime, str] | None = None,
-    ) -> list[Incident]:
-        """Incidents, newest first.
-
-        Args:
-            state: only these; None is all.
-            unresolved: only those that are not resolved.
-            since: opened, or still unresolved, at or after this time.
-            until: opened before this time.
-            outcome: only of this outcome.
-            method: only judged by this method.
-            severity: only these.
-            text: words, each of which has to occur (`mentions`).
-            limit: at most so many; None is all.
-            after: continue behind the incident that opened then and has this id, or had it
-                (paging).
-        """
+    def incidents(self, asked: IncidentQuery = EVERY_INCIDENT) -> list[Incident]:
+        """Those asked for, newest first."""
         ...
 
     def open_counts(self, method: str | None = None) -> dict[str, int]:

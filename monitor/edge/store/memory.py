@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from monitor.domain import Incident, Notification, Rejected, Severity, State
+from monitor.domain import Incident, Notification, Rejected, State
 from monitor.edge.silences import Silence
 from monitor.edge.store import (
     KEPT_REJECTED,
@@ -25,13 +25,13 @@ from monitor.edge.store.changes import (
     acknowledged,
     dated,
     expired,
-    mentions,
     merge,
     only,
     only_silence,
     unchanged,
 )
 from monitor.edge.store.lease import LENGTH, Lease
+from monitor.edge.store.query import EVERY_INCIDENT, IncidentQuery
 from monitor.exhibits import Exhibit, Material, Point
 
 
@@ -187,37 +187,12 @@ class MemoryStore:
             unresolved = [i for i in self._incidents.values() if i.state is not State.RESOLVED]
         return tuple(sorted(unresolved, key=lambda i: (i.opened_at, i.id)))
 
-    def incidents(
-        self,
-        *,
-        state: State | None = None,
-        unresolved: bool = False,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        outcome: str | None = None,
-        method: str | None = None,
-        severity: Severity | None = None,
-        text: str | None = None,
-        limit: int | None = None,
-        after: tuple[datetime, str] | None = None,
-    ) -> list[Incident]:
+    def incidents(self, asked: IncidentQuery = EVERY_INCIDENT) -> list[Incident]:
         """See `Store`."""
         with self._lock:
-            chosen = [
-                i
-                for i in self._incidents.values()
-                if (state is None or i.state is state)
-                and not (unresolved and i.state is State.RESOLVED)
-                and (since is None or i.opened_at >= since or (i.resolved_at or since) >= since)
-                and (until is None or i.opened_at < until)
-                and (outcome is None or i.finding.outcome == outcome)
-                and (severity is None or i.severity is severity)
-                and mentions(i, (text or "").split())
-                and (method is None or i.finding.method.value == method)
-                and (after is None or (i.opened_at, i.id) < after)
-            ]
+            chosen = [i for i in self._incidents.values() if asked.accepts(i)]
         chosen.sort(key=lambda i: (i.opened_at, i.id), reverse=True)
-        return chosen[:limit]
+        return chosen[: asked.limit]
 
     def open_counts(self, method: str | None = None) -> dict[str, int]:
         """See `Store`."""

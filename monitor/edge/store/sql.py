@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from monitor.domain import Incident, Rejected, Severity, State
+from monitor.domain import Incident, Rejected
 from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store import (
@@ -41,6 +41,7 @@ from monitor.edge.store import (
 )
 from monitor.edge.store.database import Database
 from monitor.edge.store.lease import LENGTH, Identity, Lease
+from monitor.edge.store.query import EVERY_INCIDENT, IncidentQuery
 from monitor.edge.store.rows import pairs, upsert
 from monitor.exhibits import Exhibit, Point
 
@@ -201,26 +202,10 @@ class SqlStore:
         with self._read() as connection:
             return kept_incidents.unresolved(connection)
 
-    def incidents(
-        self,
-        *,
-        state: State | None = None,
-        unresolved: bool = False,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        outcome: str | None = None,
-        method: str | None = None,
-        severity: Severity | None = None,
-        text: str | None = None,
-        limit: int | None = None,
-        after: tuple[datetime, str] | None = None,
-    ) -> list[Incident]:
+    def incidents(self, asked: IncidentQuery = EVERY_INCIDENT) -> list[Incident]:
         """See `Store`."""
-        query = searching.question(
-            state, unresolved, since, until, outcome, method, severity, after
-        )
         with self._read() as connection:
-            return searching.found(connection, query, text, limit)
+            return searching.found(connection, asked)
 
     def open_counts(self, method: str | None = None) -> dict[str, int]:
         """See `Store`."""
