@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,6 +25,7 @@ from monitor.cli import app as monitor
 from monitor.config import load
 from tests.docs.comparing import renamed, same
 from tests.docs.pages import ROOT, Block, Page, PageError
+from tests.services.brokers import free_port
 
 BESIDE = ("data", "examples", "rules", "dashboards", "deploy")
 """Folders of the repository that a reader who follows a page in a clone has at hand."""
@@ -60,7 +60,7 @@ class Stage:
         self._names: dict[str, str] = {}
         self._python: dict[str, object] = {"__name__": "page"}
         self._background: list[subprocess.Popen[bytes]] = []
-        self._port = f":{_free_port()}"
+        self._port = f":{free_port()}"
         self.acted = 0
 
     def act(self) -> None:
@@ -302,9 +302,3 @@ def _commands(body: str) -> list[tuple[str, str]]:
         else:
             raise PageError(f"a `console` block begins with `$ COMMAND`, not with {line!r}")
     return found
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
