@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import structlog
@@ -74,7 +74,7 @@ class Daemon:
             self.store,
             metrics,
             Status(
-                reason="rebuilding the window",
+                stage="rebuilding the window",
                 source=described(config),
                 started_at=self.now(),
                 method=config.settings.detection.report.value,
@@ -92,8 +92,8 @@ class Daemon:
             routes=routes(config),
             quiet=Silencer(self.store, config.maintenance),
         )
-        leadership = Leadership(self.store, config.store.lease)
         standby = Standby(state)
+        leadership = Leadership(self.store, config.store.lease, standby.heard)
         metrics.leads(False)
         try:
             started(server.url)
@@ -132,9 +132,7 @@ class Daemon:
         self, stop: threading.Event, leadership: Leadership, state: LiveState, outbox: Outbox
     ) -> None:
         """Until `stop` is set or another process leads."""
-        state.status = replace(
-            state.status, ready=False, standby="", reason="rebuilding the window"
-        )
+        state.change(standby="", source_trouble="", stage="rebuilding the window")
         settings = self.config.heartbeat
         heartbeat = Heartbeat(settings, self.now) if settings else None
         scheduler: BackgroundScheduler | None = None
@@ -143,7 +141,7 @@ class Daemon:
         newest = self.store.state(LATEST_DIAGNOSIS)
         if newest is not None:
             diagnosis = documents.diagnosis_from(documents.loads(newest))
-            state.status = replace(state.status, diagnosis=diagnosis)
+            state.change(diagnosis=diagnosis)
         try:
             outbox.start()
             self._worker = worker = Worker(

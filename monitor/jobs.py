@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -82,14 +81,14 @@ class Worker:
         if not self._outbox.alive and not state.status.problem:
             # Incidents are still found and stored, but nobody hears of them.
             _log.critical("the outbox has died of a bug; restart the daemon")
-            state.status = replace(state.status, problem="notifications are no longer delivered")
+            state.change(problem="notifications are no longer delivered")
         self._step_began = time.monotonic()
         try:
             job()
         except SourceError as error:
             _log.error("the source cannot be read", error=str(error))
             self._fails(f"source: {error}")
-            state.status = replace(state.status, ready=False, reason=f"source: {error}")
+            state.change(source_trouble=f"source: {error}")
             return False
         except LeadershipLostError as error:
             self._lose(str(error))
@@ -132,7 +131,7 @@ class Worker:
             self._outbox.wake()
             if self._heartbeat is not None:
                 self._heartbeat.done(f"tick of {ticks[-1].diagnosis.at.isoformat()}")
-        state.status = replace(state.status, **changes)  # type: ignore[arg-type]
+        state.change(**changes)
 
     def _fails(self, reason: str) -> None:
         if self._heartbeat is not None:
@@ -145,7 +144,7 @@ class Worker:
         match source.flow:
             case Flow.PAUSED:
                 self._fails(f"source paused: {source.detail}")
-                return {"ready": False, "reason": f"source paused: {source.detail}"}
+                return {"source_trouble": f"source paused: {source.detail}"}
             case Flow.CATCHING_UP if not self._state.status.ready:
                 reason = f"catching up: {source.detail}"
                 if self._pipeline.watermark is not None:
@@ -153,10 +152,10 @@ class Worker:
                 if time.monotonic() - self._progress_told > PROGRESS_SECONDS:
                     self._progress_told = time.monotonic()
                     _log.info("catching up", detail=reason.removeprefix("catching up: "))
-                return {"reason": reason}
+                return {"source_trouble": "", "stage": reason}
             case Flow.AWAY:
                 return {}
-        return {"ready": True, "reason": ""}
+        return {"source_trouble": "", "stage": ""}
 
 
 def schedule(worker: Worker, config: Config, metrics: Metrics) -> BackgroundScheduler:

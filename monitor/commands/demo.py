@@ -146,8 +146,7 @@ def _serve(console: Console, path: Path, configuration: Path, newest: Diagnosis 
     if newest is not None:
         metrics.observe(newest)
     status = Status(
-        ready=True,
-        reason="",
+        stage="",
         source="the demo's flights",
         diagnosis=newest,
         method="excess",

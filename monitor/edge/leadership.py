@@ -24,13 +24,20 @@ class Leadership:
     Args:
         store: where the lease lies.
         length: of the lease; a third of it lies between two heartbeats.
+        heard: told of a heartbeat that failed, and by None of the next that did not. A daemon
+            that can read nothing writes nothing else either: only the heartbeat meets the store.
 
     Attributes:
         lost: set once another process leads; what this one knows is then worthless.
     """
 
-    def __init__(self, store: Store, length: timedelta = LENGTH) -> None:
-        self._store, self._length = store, length
+    def __init__(
+        self,
+        store: Store,
+        length: timedelta = LENGTH,
+        heard: Callable[[StoreError | None], None] = lambda trouble: None,
+    ) -> None:
+        self._store, self._length, self._heard = store, length, heard
         self.lost = threading.Event()
         self._resting = threading.Event()
         self._thread: threading.Thread | None = None
@@ -66,6 +73,7 @@ class Leadership:
         self._thread.start()
 
     def _beat(self) -> None:
+        failed = False
         while not self._resting.wait(self._length.total_seconds() / 3):
             try:
                 self._store.renew_lease(self._length)
@@ -75,6 +83,12 @@ class Leadership:
             except StoreError as error:
                 # Nobody else could take it meanwhile, or the next heartbeat will hear of it.
                 _log.warning("the lease could not be renewed", error=str(error))
+                failed = True
+                self._heard(error)
+            else:
+                if failed:
+                    failed = False
+                    self._heard(None)
 
     def lose(self, why: str) -> None:
         """Another process leads: nothing of this one may reach the store or people any more."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 
 import structlog
@@ -41,29 +40,34 @@ class Standby:
         if why.left < timedelta(0):
             # Only the database's write lock keeps us out: it holds that in the middle of a commit.
             reason += "; its lease is over, but it holds the store: end it"
-        changes: dict[str, object] = {"ready": False, "reason": reason, "standby": why.owner}
+        changes: dict[str, object] = {
+            "stage": reason, "standby": why.owner, "source_trouble": "",
+        }  # fmt: skip
         if newest is not None and newest != seen:
             changes["diagnosis"] = documents.diagnosis_from(documents.loads(newest))
         self._shown = why.owner, newest
-        state.status = replace(state.status, **changes)  # type: ignore[arg-type]
+        state.change(**changes)
+
+    def heard(self, trouble: StoreError | None) -> None:
+        """The leader's heartbeat met the store: with this trouble, or well again."""
+        if trouble is None:
+            tell_store_works(self._state)
+        else:
+            tell_store_failure(self._state, trouble)
 
 
 def tell_store_failure(state: AppState, error: StoreError) -> None:
     """Say it once in the log, and in the status until it works again."""
     trouble = error.trouble if isinstance(error, StoreFailedError) else Trouble.OTHER
     state.metrics.store(trouble)
-    reason = f"store: {error}"
-    if state.status.reason != reason:  # once, not at every poll
+    if state.status.store_trouble != str(error):  # once, not at every poll
         _log.error("the store does not work", trouble=trouble.value, error=str(error))
-    state.status = replace(state.status, ready=False, reason=reason, store_trouble=str(error))
+    state.change(store_trouble=str(error))
 
 
 def tell_store_works(state: AppState) -> None:
-    """Say it once in the log, whoever had met the trouble: a standby, or a leader before."""
+    """Say it once in the log, whoever had met the trouble: a standby, a leader, its heartbeat."""
     state.metrics.store(None)
-    if not state.status.store_trouble:
-        return
-    _log.info("the store works again")
-    state.status = replace(state.status, store_trouble="")
-    if state.status.reason.startswith("store: "):  # the source may be away meanwhile
-        state.status = replace(state.status, reason="")
+    if state.status.store_trouble:
+        _log.info("the store works again")
+        state.change(store_trouble="")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol
+from threading import Lock
+from typing import Any, Protocol
 
 from monitor.config import Config, MaintenanceWindow
 from monitor.domain import Diagnosis, WindowSettings
@@ -16,14 +17,14 @@ from monitor.edge.store import Store
 class Status:
     """Replaced whole, never changed."""
 
-    ready: bool = False
-    """The window is rebuilt and ticks run."""
-    reason: str = "starting"
-    """Why it is not ready."""
+    stage: str = "starting"
+    """What it does before it is up to date; empty once the window is rebuilt and ticks run."""
     standby: str = ""
     """Who leads while this process waits; empty when it leads itself."""
     store_trouble: str = ""
     """What is wrong with the store; empty while it works."""
+    source_trouble: str = ""
+    """Why nothing can be read; empty while the source works."""
     problem: str = ""
     """Why the process should be restarted; empty is healthy."""
     source: str = ""
@@ -40,6 +41,18 @@ class Status:
     """What it runs on; pages show it without its secrets."""
 
     @property
+    def ready(self) -> bool:
+        """The window is rebuilt and ticks run."""
+        return not self.reason
+
+    @property
+    def reason(self) -> str:
+        """Why it is not ready, the deepest trouble first; empty when it is."""
+        if self.store_trouble:
+            return f"store: {self.store_trouble}"
+        return self.source_trouble or self.stage
+
+    @property
     def window(self) -> WindowSettings:
         """How long slices and windows are."""
         return WindowSettings() if self.config is None else self.config.settings.window
@@ -52,6 +65,9 @@ class AppState(Protocol):
     store: Store
     metrics: Metrics
 
+    def change(self, **changes: Any) -> None:
+        """Replace these fields of `status`, whatever other threads change meanwhile."""
+
 
 @dataclass(slots=True)
 class LiveState:
@@ -60,3 +76,9 @@ class LiveState:
     store: Store
     metrics: Metrics
     status: Status = Status()
+    _changing: Lock = field(default_factory=Lock)
+
+    def change(self, **changes: Any) -> None:
+        """As `AppState` says: the scheduler's thread and the lease's heartbeat both do."""
+        with self._changing:
+            self.status = replace(self.status, **changes)

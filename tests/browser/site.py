@@ -155,7 +155,7 @@ def running(folder: Path) -> Iterator[Site]:
     store.add_silence(Silence.of(matchers, end, now, "joão", "switch of providers"))
     store.take_lease(timedelta(hours=1))
     status = Status(
-        ready=True, reason="", source="files logs/bookings-*", started_at=START,
+        stage="", source="files logs/bookings-*", started_at=START,
         watermark=newest.at, diagnosis=newest, method="excess",
         maintenance=config.maintenance, config=config,
     )  # fmt: skip

@@ -91,7 +91,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for source, target in ((f"{text}={text}", f"mediator={text}"), (f"mediator={text}", text))
     )
     status = Status(
-        ready=True, source=HOSTILE["markup"], standby="", started_at=NOON, watermark=NOON,
+        stage="", source=HOSTILE["markup"], standby="", started_at=NOON, watermark=NOON,
         diagnosis=tick(
             finding(), edges=edges,
             outcomes=tuple(OutcomeCount(text, 5, 1.0) for text in HOSTILE.values()),

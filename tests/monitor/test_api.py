@@ -35,7 +35,7 @@ def incident(name: str, at: datetime = NOON, **changes: object) -> Incident:
 def state(tmp_path: Path) -> Iterator[LiveState]:
     store = open_store(f"sqlite:///{tmp_path / 'monitor.db'}")
     store.commit(Work(incidents=tuple(incident(f"n{i}", NOON - i * HOUR) for i in range(6))))
-    yield LiveState(store, Metrics(), Status(ready=True, diagnosis=tick(FINDING)))
+    yield LiveState(store, Metrics(), Status(stage="", diagnosis=tick(FINDING)))
     store.close()
 
 

@@ -43,7 +43,7 @@ def state(folder: Path) -> LiveState:
     rejected = Rejected("bad_time", "x:1", "no zone", 2, b"\xff")
     store.commit(Work(incidents=(usual, *others), rejected=(rejected,)))
     store.add_silence(Silence.of(["airline=AC"], NOON + timedelta(days=1), NOON, "maria"))
-    return LiveState(store, Metrics(), Status(ready=True, started_at=NOON, diagnosis=tick(found)))
+    return LiveState(store, Metrics(), Status(stage="", started_at=NOON, diagnosis=tick(found)))
 
 
 @pytest.fixture

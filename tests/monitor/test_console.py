@@ -56,7 +56,7 @@ def state() -> LiveState:
     store = MemoryStore()
     one = Incident("a1b2", State.OPEN, NOON, NOON, NOON, FINDING, FINDING, causes=(FINDING.cause,))
     store.commit(Work(incidents=(one,)))
-    return LiveState(store, Metrics(), Status(ready=True, diagnosis=tick(FINDING)))
+    return LiveState(store, Metrics(), Status(stage="", diagnosis=tick(FINDING)))
 
 
 @pytest.fixture

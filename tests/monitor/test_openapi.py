@@ -74,7 +74,7 @@ def client() -> Iterator[TestClient]:
     )
     store.failed(store.due(NOON)[0], "404", None)
     store.add_silence(Silence("5e", (), NOON, NOON, NOON, "maria"))
-    status = Status(ready=True, started_at=NOON, diagnosis=TICK)
+    status = Status(stage="", started_at=NOON, diagnosis=TICK)
     app = make_app(LiveState(store, Metrics(), status), token="s3cret")
     with TestClient(app, base_url="http://localhost") as client:
         yield client

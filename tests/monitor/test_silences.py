@@ -195,7 +195,7 @@ def state() -> LiveState:
     store.commit(Work(incidents=(BKK,)))
     window = MaintenanceWindow(at=time(0), length=timedelta(days=1), note="<b>always</b>")
     none = replace(window, matchers=(Matcher.parse("airline=XX"),))
-    return LiveState(store, Metrics(), Status(ready=True, maintenance=(none,)))
+    return LiveState(store, Metrics(), Status(stage="", maintenance=(none,)))
 
 
 @pytest.fixture

@@ -71,7 +71,8 @@ class Postgres:
 
     def stop(self) -> None:
         """At once, as in a power cut."""
-        self._run("pg_ctl", "stop", "-m", "immediate")
+        if Path(self.folder, "data/postmaster.pid").exists():  # a test may have stopped it
+            self._run("pg_ctl", "stop", "-m", "immediate")
 
     def remove(self) -> None:
         self.stop()

@@ -52,7 +52,7 @@ def monitor_url() -> Iterator[str]:
     metrics = Metrics(false_alarms_per_week=1)
     metrics.observe(TICK)
     metrics.incidents([Incident("a", State.OPEN, NOON, NOON, NOON, FINDING, FINDING)])
-    handle = serve(LiveState(MemoryStore(), metrics, Status(ready=True, diagnosis=TICK)))
+    handle = serve(LiveState(MemoryStore(), metrics, Status(stage="", diagnosis=TICK)))
     yield handle.url
     handle.stop()
 

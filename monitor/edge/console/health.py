@@ -56,11 +56,10 @@ def health(
 def _source(status: Status, rejected: Mapping[str, int]) -> Part:
     bad = sum(rejected.values())
     aside = f"{number(bad)} records set aside" if bad else "no record set aside"
-    reason = status.reason if status.reason.startswith(("source", "catching up")) else ""
-    if reason and not status.ready:
-        waiting = reason.startswith("catching up")
-        return Part("Source", "unsure" if waiting else "bad",
-                    "catching up" if waiting else "away", reason, status.watermark)  # fmt: skip
+    if status.source_trouble:
+        return Part("Source", "bad", "away", status.source_trouble, status.watermark)
+    if status.stage and not status.standby:
+        return Part("Source", "unsure", "catching up", status.stage, status.watermark)
     if status.watermark is None:
         return Part("Source", "unsure", "waiting", "no event has been read yet")
     return Part("Source", "good", "reading", f"{aside}; complete until", status.watermark)

@@ -1,0 +1,104 @@
+"""What a leader's heartbeat meets in the store, and what the pages say of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from monitor.edge.leadership import Leadership
+from monitor.edge.metrics import Metrics
+from monitor.edge.standby import Standby
+from monitor.edge.status import LiveState, Status
+from monitor.edge.store import MemoryStore, StoreFailedError, Trouble
+from monitor.edge.store.lease import LENGTH
+
+BRIEF = timedelta(seconds=0.03)
+
+
+class Away(MemoryStore):
+    """A store whose lease cannot be renewed while `away`."""
+
+    away = False
+    asked = 0
+
+    def renew_lease(self, length: timedelta = LENGTH) -> None:
+        self.asked += 1
+        if self.away:
+            raise StoreFailedError("connection refused", Trouble.AWAY)
+
+
+@pytest.fixture
+def state() -> LiveState:
+    return LiveState(Away(), Metrics(), Status(stage=""))
+
+
+@pytest.fixture
+def leadership(state: LiveState) -> Iterator[Leadership]:
+    leadership = Leadership(state.store, BRIEF, Standby(state).heard)
+    yield leadership
+    leadership.release()
+
+
+def until(state: LiveState, reason: str) -> None:
+    waited = threading.Event()
+    for _ in range(500):
+        if state.status.reason == reason:
+            return
+        waited.wait(0.01)
+    pytest.fail(f"it says {state.status.reason!r}, not {reason!r}")
+
+
+def works(state: LiveState) -> float | None:
+    return state.metrics.registry.get_sample_value("least_monitor_store_up")
+
+
+def test_the_heartbeat_alone_tells_that_the_store_is_away(
+    state: LiveState, leadership: Leadership
+) -> None:
+    """A daemon that can read nothing writes nothing: no other step would meet the store."""
+    store = state.store
+    assert isinstance(store, Away)
+    state.change(source_trouble="source: no broker")
+    assert leadership.acquire(threading.Event())
+    store.away = True
+    until(state, "store: connection refused")
+    assert works(state) == 0
+    assert not state.status.ready
+    store.away = False
+    until(state, "source: no broker")
+    assert works(state) == 1
+
+
+def test_a_heartbeat_that_goes_well_hides_no_trouble_of_others(
+    state: LiveState, leadership: Leadership
+) -> None:
+    """A full disk may take a lease of a few bytes, and no slice."""
+    store = state.store
+    assert isinstance(store, Away)
+    state.change(store_trouble="disk full")
+    assert leadership.acquire(threading.Event())
+    before = store.asked
+    for _ in range(500):
+        if store.asked > before + 2:
+            break
+        threading.Event().wait(0.01)
+    assert store.asked > before + 2
+    assert state.status.reason == "store: disk full"
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        (Status(), "starting"),
+        (Status(stage="catching up"), "catching up"),
+        (Status(stage="catching up", source_trouble="source: gone"), "source: gone"),
+        (Status(stage="", source_trouble="source: gone", store_trouble="full"), "store: full"),
+        (Status(stage=""), ""),
+    ],
+)
+def test_the_deepest_trouble_is_the_reason(status: Status, reason: str) -> None:
+    assert status.reason == reason
+    assert status.ready is (not reason)
