@@ -76,7 +76,7 @@ def _measure(
     session.tick(waiting.pop(0))  # fits cold
     session.commit()
     store.commit(Work(incidents=tuple(_incident(i, at) for i in range(INCIDENTS))))
-    state = LiveState(store, Metrics(), Status(ready=True, started_at=START, method="excess"))
+    state = LiveState(store, Metrics(), Status(stage="", started_at=START, method="excess"))
     server = serve(state, token="s3cret")
     host, _, port = server.url.removeprefix("http://").partition(":")
     found = store.incidents(IncidentQuery(limit=40))

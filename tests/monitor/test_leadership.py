@@ -12,8 +12,9 @@ from monitor.edge.leadership import Leadership
 from monitor.edge.metrics import Metrics
 from monitor.edge.standby import Standby
 from monitor.edge.status import LiveState, Status
-from monitor.edge.store import MemoryStore, StoreFailedError, Trouble
+from monitor.edge.store import StoreFailedError, Trouble
 from monitor.edge.store.lease import LENGTH
+from monitor.edge.store.memory import MemoryStore
 
 BRIEF = timedelta(seconds=0.03)
 
