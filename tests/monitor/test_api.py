@@ -111,9 +111,11 @@ def test_a_change_changes_the_tag(state: LiveState, client: TestClient) -> None:
 
     before = tags()
     state.store.label("n0", Verdict.TRUE, NOON, "maria")
+    state.change()
     assert tags()[0] == before[0]  # the list does not tell labels
     assert tags()[1] != before[1]
     state.store.acknowledge("n0", NOON, "maria")
+    state.change()
     assert tags()[0] != before[0]
 
 

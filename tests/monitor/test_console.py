@@ -264,6 +264,7 @@ def test_reports_are_listed_and_can_do_nothing(
     (tmp_path / "outside.html").write_text("secret")
     os.symlink(tmp_path / "outside.html", folder / "link.html")
     (folder / "folder.html").mkdir()
+    state.change()
     page = client.get("/reports").text
     assert re.findall('href="(/reports/[^"]+)"', page) == ["/reports/march%202013%20%3Cb%3E.html"]
     answer = client.get("/reports/march%202013%20%3Cb%3E.html")

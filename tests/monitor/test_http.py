@@ -306,6 +306,7 @@ def test_every_answer_carries_the_protective_headers(client: TestClient) -> None
 def test_the_overview_tells_at_a_glance(state: LiveState, client: TestClient) -> None:
     assert "1 open incident" in client.get("/").text
     state.store.commit(Work(incidents=(incident("a1b2", state=State.RESOLVED, resolved_at=NOON),)))
+    state.change()  # as after every commit of the daemon
     calm = client.get("/").text
     assert "All quiet" in calm
     assert "No cause found for 25 % of the excess of reserve" in calm
@@ -530,6 +531,7 @@ def test_an_unsent_notification_shows_on_the_overview(state: LiveState, client: 
     )
     assert "1 waiting" in client.get("/").text
     state.store.failed(state.store.due(NOON)[0], "404 no such hook", None)
+    state.change()
     overview = client.get("/").text
     assert "1 given up" in overview
     assert "404 no such hook" in overview

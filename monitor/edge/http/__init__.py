@@ -8,6 +8,7 @@ with the token, or read with it as the password of HTTP Basic.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from typing import cast
 from urllib.parse import urlsplit
 
+import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -32,12 +34,15 @@ from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, ReadOnlyStandby, is_loopback
 from monitor.edge.http.pages import Pages
 from monitor.edge.http.problems import problem, refusal
+from monitor.edge.http.sharing import Sharing
 from monitor.edge.http.signing import Sessions
 from monitor.edge.status import AppState
 from monitor.edge.store import StoreError
 
 _START_SECONDS = 10.0
 _STOP_SECONDS = 5.0
+_THREADS = 2
+"""That ask the store and draw. More would only wait for Python's lock, in the tick's way."""
 
 
 class ServeError(Exception):
@@ -106,6 +111,7 @@ def make_app(
                 public_host=public.hostname,
             ),
             Middleware(ReadOnlyStandby, state=state, failure=failure),
+            Middleware(Sharing, state=state),
             Middleware(GZipMiddleware, minimum_size=1000, compresslevel=4),
         ],
     )
@@ -173,6 +179,9 @@ def serve(
             f"cannot listen on {host} port {port}: {error.strerror or error}; choose another "
             "[http] port (0 takes any free one)"
         ) from error
+    # Connections inherit it. asyncio sets it for sockets that say TCP by number, and these do not:
+    # every answer of two packets would wait for the reader's delayed acknowledgement, 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     config = uvicorn.Config(
         make_app(state, host, token, public_url),
         log_config=None,
@@ -185,9 +194,12 @@ def serve(
         timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
-    )
+
+    async def answer() -> None:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
+        await server.serve(sockets=[listener])
+
+    thread = threading.Thread(target=lambda: asyncio.run(answer()), name="http", daemon=True)
     thread.start()
     deadline = time.monotonic() + _START_SECONDS
     while not server.started:

@@ -33,23 +33,27 @@ _FILTERS = (
 
 
 class Api:
-    """The interface for programs. Handlers are plain functions: they run in worker threads."""
+    """The interface for programs.
+
+    Handlers that ask the store are plain functions, for worker threads; the others answer from the
+    event loop, however many pages are being drawn.
+    """
 
     def __init__(self, state: AppState) -> None:
         self._state = state
         self._description = documents.dumps(openapi.document())
 
-    def metrics(self, request: Request) -> Response:
+    async def metrics(self, request: Request) -> Response:
         """Prometheus' text or OpenMetrics, as the scraper asks."""
         encode, kind = choose_encoder(request.headers.get("accept", ""))
         return Response(encode(self._state.metrics.registry), headers={"Content-Type": kind})
 
-    def healthz(self, request: Request) -> Response:
+    async def healthz(self, request: Request) -> Response:
         """200 unless the process should be restarted."""
         problem = self._state.status.problem
         return PlainTextResponse(problem or "ok", 503 if problem else 200)
 
-    def readyz(self, request: Request) -> Response:
+    async def readyz(self, request: Request) -> Response:
         """503 until the window is rebuilt; of a standby, too, unless asked `?standby=ready`.
 
         Kubernetes counts a pod that is not ready as down: nodes could not be drained.
