@@ -148,6 +148,9 @@ TABLES: dict[str, Callable[[], str]] = {
          "out, 50 most rated", "rank correlation of ratings and in − out", "CPU seconds"),
     ),
     "film-edges": _plain("movielens.edges", ("columns", "from", "to", "weight")),
+    "readers": _plain(
+        "readers", ("readers", "requests", "p50 ms", "p99 ms", "max ms", "tick s", "fit s")
+    ),
     "memory": _plain(
         "memory", ("kind", "fits", "MB before", "MB after", "growth %", "CPU ms per fit")
     ),

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
-import httpx
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -53,12 +53,12 @@ class Stand:
         self.drawn += 1
         return PlainTextResponse("x" * 300_000)
 
-    def client(self) -> httpx.AsyncClient:
-        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
-        return httpx.AsyncClient(transport=transport, base_url="http://monitor")
+    def client(self) -> httpx2.AsyncClient:
+        transport = httpx2.ASGITransport(self.app, raise_app_exceptions=False)
+        return httpx2.AsyncClient(transport=transport, base_url="http://monitor")
 
 
-def run(test: Callable[[Stand, httpx.AsyncClient], Awaitable[None]]) -> None:
+def run(test: Callable[[Stand, httpx2.AsyncClient], Awaitable[None]]) -> None:
     async def whole() -> None:
         stand = Stand()
         async with stand.client() as client:
@@ -73,7 +73,7 @@ async def settled() -> None:
 
 
 def test_fifty_who_ask_at_once_get_one_drawing() -> None:
-    async def test(stand: Stand, client: httpx.AsyncClient) -> None:
+    async def test(stand: Stand, client: httpx2.AsyncClient) -> None:
         stand.may_draw.clear()
         asking = [asyncio.create_task(client.get("/page")) for _ in range(50)]
         await settled()
@@ -86,7 +86,7 @@ def test_fifty_who_ask_at_once_get_one_drawing() -> None:
 
 
 def test_what_is_out_of_date_is_drawn_anew() -> None:
-    async def test(stand: Stand, client: httpx.AsyncClient) -> None:
+    async def test(stand: Stand, client: httpx2.AsyncClient) -> None:
         assert (await client.get("/page")).text == "1 "
         assert (await client.get("/page")).text == "1 "
         stand.state.change(stage="catching up")  # as after a poll, and after each tick
@@ -100,7 +100,7 @@ def test_what_is_out_of_date_is_drawn_anew() -> None:
 
 
 def test_the_last_is_given_while_the_next_is_drawn() -> None:
-    async def test(stand: Stand, client: httpx.AsyncClient) -> None:
+    async def test(stand: Stand, client: httpx2.AsyncClient) -> None:
         await client.get("/page")
         stand.now += FRESH_SECONDS
         stand.may_draw.clear()
@@ -115,7 +115,7 @@ def test_the_last_is_given_while_the_next_is_drawn() -> None:
 
 
 def test_a_drawing_begun_before_a_change_is_given_to_nobody_after_it() -> None:
-    async def test(stand: Stand, client: httpx.AsyncClient) -> None:
+    async def test(stand: Stand, client: httpx2.AsyncClient) -> None:
         await client.get("/page")
         stand.now += FRESH_SECONDS
         stand.may_draw.clear()
@@ -130,7 +130,7 @@ def test_a_drawing_begun_before_a_change_is_given_to_nobody_after_it() -> None:
 
 
 def test_people_who_see_it_otherwise_share_nothing() -> None:
-    async def test(stand: Stand, client: httpx.AsyncClient) -> None:
+    async def test(stand: Stand, client: httpx2.AsyncClient) -> None:
         assert (await client.get("/page")).text == "1 "
         assert (await client.get("/page", headers={"Cookie": "theme=dark"})).text == "2 dark"
         assert (await client.get("/page?a=b")).text == "3 "
@@ -140,7 +140,7 @@ def test_people_who_see_it_otherwise_share_nothing() -> None:
 
 
 def test_failures_and_what_is_huge_are_not_kept() -> None:
-    async def test(stand: Stand, client: httpx.AsyncClient) -> None:
+    async def test(stand: Stand, client: httpx2.AsyncClient) -> None:
         stand.fails = True
         assert (await client.get("/page")).status_code == 500
         assert (await client.get("/nowhere")).status_code == 404
@@ -154,7 +154,7 @@ def test_failures_and_what_is_huge_are_not_kept() -> None:
 
 
 def test_machines_that_ask_of_this_moment_get_it() -> None:
-    async def test(stand: Stand, client: httpx.AsyncClient) -> None:
+    async def test(stand: Stand, client: httpx2.AsyncClient) -> None:
         assert [(await client.get("/metrics")).text for _ in range(2)] == ["1 ", "2 "]
 
     run(test)
@@ -175,10 +175,10 @@ def test_health_is_told_however_many_pages_are_being_drawn(path: str) -> None:
 
     server = serve(LiveState(Hanging(), Metrics(), Status(stage="")))
     try:
-        with httpx.Client(base_url=server.url, timeout=5) as client:
+        with httpx2.Client(base_url=server.url, timeout=5) as client:
 
             def ask(number: int) -> None:
-                httpx.get(f"{server.url}/silences?match={number}", timeout=20)
+                httpx2.get(f"{server.url}/silences?match={number}", timeout=20)
 
             readers = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
             for reader in readers:
