@@ -11,6 +11,7 @@ import structlog
 from monitor.config import Config
 from monitor.diagnosis import Tick
 from monitor.domain import Batch, Rejected, datetime64
+from monitor.edge.allocator import hand_back_now
 from monitor.edge.metrics import Metrics
 from monitor.edge.sources import open_source
 from monitor.edge.store import Store
@@ -78,9 +79,15 @@ class Pipeline:
         Raises:
             SourceError, StoreError: nothing is lost; the next call goes on where this one stopped.
         """
-        ticks: list[Tick] = []
         if self._unsaved:
             self._commit()
+        ticks = self._read()
+        if ticks:
+            hand_back_now()  # here, where no batch is held any more
+        return ticks
+
+    def _read(self) -> list[Tick]:
+        ticks: list[Tick] = []
         for batch in self.source.batches(self.position):
             fresh = self._take_in(batch)
             self.committed(fresh)
@@ -104,6 +111,7 @@ class Pipeline:
         ticks = self._close()
         if ticks:
             self._commit()
+            hand_back_now()
         return ticks
 
     def close(self) -> None:

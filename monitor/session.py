@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -179,10 +179,15 @@ class Session:
         return kept
 
     def tick(self, piece: Slice) -> Tick:
-        """Diagnose the slice; what changed waits for the next `commit`."""
+        """Diagnose the slice; what changed waits for the next `commit`.
+
+        The tick is handed on without the slices it rewrote: whoever reads a long backlog keeps all
+        ticks, and would keep all rows.
+        """
         tick = self.monitor.tick(piece)
         self.last_slice = piece.start
-        self._newest, self._remembers_more = tick, True
+        newest = replace(tick, rewritten=())
+        self._newest, self._remembers_more = newest, True
         self._slices |= {utc(coded.slice.start): coded for coded in tick.rewritten}
         self._incidents |= {incident.id: incident for incident in tick.incidents}
         self._material.add(
@@ -197,7 +202,7 @@ class Session:
         )
         report = self.settings.detection.report
         self._news += [n for n in tick.news if n.incident.finding.method is report]
-        return tick
+        return newest
 
     def _earlier(self, first: datetime, end: datetime) -> Iterator[Coded]:
         """Slices of the past as they were scored: not yet written, or out of the store.

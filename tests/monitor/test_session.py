@@ -327,3 +327,13 @@ def test_a_commit_without_a_position_leaves_the_source_where_it_was() -> None:
     assert position_of(store) == {"row": 5}
     assert [p.start for p in session(store).resumed.filling] == [start_of(0)]
     assert session(store).last_slice == start_of(0) + STEP
+
+
+def test_a_tick_handed_on_keeps_no_rows() -> None:
+    """Who reads a backlog of weeks in one pass keeps all of its ticks."""
+    one = session(MemoryStore())
+    pieces = [TOWN.slice(number) for number in range(3)]
+    ticks = [one.tick(piece) for piece in pieces]
+    assert [tick.rewritten for tick in ticks] == [()] * 3
+    one.commit({})
+    assert stored_rows(one.store) == sum(piece.rows for piece in pieces), "and yet none is lost"
