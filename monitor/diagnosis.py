@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from monitor.attribution import (
+    WHOLE_PRICE,
     Attribution,
     Conditions,
     Settled,
@@ -23,6 +24,7 @@ from monitor.attribution import (
     attribute,
     began,
     has_ended,
+    looks,
 )
 from monitor.baseline import Baseline, History, Mask, Taught, teach
 from monitor.codes import CodeModel, code_suspects, codes_in_excess
@@ -45,13 +47,12 @@ from monitor.incidents import track
 from monitor.learning import Learned, Learner
 from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
+from monitor.significance import thresholds
 from monitor.slices import Slice, merge
 from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
 
 REFIT_TICKS = 12
-BASE_THRESHOLD = 3.0
-"""Nats that a finding must hold after the price of its search, at one false alarm a week."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +322,8 @@ class Monitor:
         self, encoding: Encoding, learned: Learned, names: list[str]
     ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
-        threshold = BASE_THRESHOLD - float(np.log(detection.false_alarms_per_week))
+        ticks = timedelta(weeks=1) / self.settings.window.slice_length
+        threshold, owed = thresholds(ticks * looks(self.tables), detection.false_alarms_per_week)
         findings: list[Finding] = []
         unexplained: dict[str, float] = {}
         elevated: set[str] = set()
@@ -335,6 +337,7 @@ class Monitor:
                 detection.max_causes,
                 self._settled(outcome),
                 FLOOR if o in self._counted else 0.0,
+                max(WHOLE_PRICE - owed, 0.0),
             )
             unexplained[outcome] = result.unexplained
             if result.best_score > threshold:

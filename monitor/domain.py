@@ -360,7 +360,7 @@ class DetectionSettings:
     """History needed before the first verdict."""
     horizons: tuple[int, ...] = (1, 2, 4, 12, 48)
     """In slices."""
-    false_alarms_per_week: float = 1.0
+    false_alarms_per_week: float = 0.5
     min_failures: int = 5
     paper_p_value: float = 1e-6
     max_causes: int = 6

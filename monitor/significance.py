@@ -6,9 +6,18 @@ size κ = 1/s² has variance E + s²E², where s is the relative scatter of the 
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import betainc, gammaln
 
+BASE_THRESHOLD = 3.0
+"""Nats that quiet days of real data ask at least, at `BASE_ALARMS`: some things happen there that
+no count explains."""
+BASE_ALARMS = 0.5
+"""False alarms a week."""
+CHANCE = 0.19
+"""Of an incident at zero nats, per look; measured on quiet simulated weeks."""
 SCATTER_GRID = np.array([0.05, 0.08, 0.12, 0.18, 0.25, 0.36, 0.5, 0.7, 1.0, 1.4, 2.0])
 
 
@@ -114,3 +123,24 @@ def scatter(observed: np.ndarray, expected: np.ndarray, prior: float, prior_cell
     best = SCATTER_GRID[int(np.argmax(likelihood))]
     weight = len(o) / (len(o) + prior_cells)
     return float(np.exp(weight * np.log(best) + (1 - weight) * np.log(prior)))
+
+
+def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
+    """Nats that a finding must hold after the price of its search.
+
+    Args:
+        looks_per_week: independent chances to err, as `monitor.attribution.looks` counts them.
+        budget: false alarms a week.
+
+    Returns:
+        The threshold, and the part of it that the number of looks asks for. "Everything" does not
+        owe that part: it is looked at once a tick, on small data as on large.
+
+    >>> thresholds(10, 0.5)
+    (3.0, 0.0)
+    >>> [round(nats, 2) for nats in thresholds(210, 0.5)]
+    [4.38, 1.38]
+    """
+    base = BASE_THRESHOLD + math.log(BASE_ALARMS)
+    owed = max(math.log(max(CHANCE * looks_per_week, 1e-9)) - base, 0.0)
+    return base + owed - math.log(budget), owed

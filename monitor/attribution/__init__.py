@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.attribution.cells import WHOLE_PRICE
+from monitor.attribution.cells import WHOLE_PRICE, looks
 from monitor.attribution.scan import LEAVE_ONE_OUT, Scan
 from monitor.attribution.suspects import (
     Conditions,
@@ -27,6 +27,7 @@ from monitor.window import Horizons
 
 __all__ = [
     "LEAVE_ONE_OUT",
+    "WHOLE_PRICE",
     "Attribution",
     "Conditions",
     "Scatter",
@@ -35,6 +36,7 @@ __all__ = [
     "attribute",
     "began",
     "has_ended",
+    "looks",
     "match",
 ]
 
@@ -63,6 +65,7 @@ def attribute(
     max_causes: int,
     settled: Sequence[Settled] = (),
     floor: float = 0.0,
+    whole_price: float = WHOLE_PRICE,
 ) -> Attribution:
     """Find the causes of `outcome`, best first.
 
@@ -75,14 +78,15 @@ def attribute(
         max_causes: at most so many are named.
         settled: causes whose incidents are over.
         floor: failures expected of any single value or pair at least.
+        whole_price: nats asked of "everything" on top of the threshold.
     """
-    scan = Scan(outcome, tables, scatter, min_failures, floor)
+    scan = Scan(outcome, tables, scatter, min_failures, floor, whole_price)
     if not scan.enough:
         return Attribution((), -np.inf, 0.0)
     for episode in settled:
         scan.settle(episode)
     gates = scan.gates()
-    best = max(float(gates.max()), float(gates[:, 0].max()) + WHOLE_PRICE)
+    best = max(float(gates.max()), float(gates[:, 0].max()) + whole_price)
     suspects: list[Suspect] = []
     while len(suspects) < max_causes:
         wanted = threshold + (LATER_ROUNDS if suspects else 0.0)

@@ -15,6 +15,25 @@ ADDED_PREFERENCE = 3.0
 """Nats by which failures added evenly must fit better than failures multiplied."""
 
 
+def looks(tables: Horizons) -> float:
+    """How many independent chances to err a tick has, weighted as the search is priced.
+
+    A cell can stand out anew only when one of its failures is new. Where failures are few, most
+    cells have none in a slice; where they are many, every cell is another look at every tick.
+
+    Returns:
+        From 0, nothing is expected to fail, to the number of outcomes.
+    """
+    layout, slices = tables.layout, tables.horizons[-1]
+    expected = tables.expected[-1]
+    new = np.add.reduceat(np.minimum(expected / slices, 1.0), layout.starts, axis=1)
+    present = np.add.reduceat(expected > 0, layout.starts, axis=1)
+    lengths = np.array([len(block) for block in layout.blocks])
+    share = 1.0 / (3.0 * np.bincount(lengths, minlength=3)[lengths])
+    share[lengths == 0] *= np.exp(-WHOLE_PRICE)
+    return float((new / np.maximum(present, 1) @ share).sum())
+
+
 class Cells:
     """One outcome's tables, restricted to cells with enough failures.
 
@@ -25,6 +44,7 @@ class Cells:
         min_failures: of a pair, to be looked at; singles all are.
         floor: failures expected of any single value or pair at least; where there is one, failures
             are counted, not rated.
+        whole_price: nats asked of "everything" on top.
     """
 
     def __init__(
@@ -34,6 +54,7 @@ class Cells:
         scatter: Scatter,
         min_failures: int,
         floor: float,
+        whole_price: float = WHOLE_PRICE,
     ) -> None:
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.min_failures = min_failures
@@ -70,7 +91,7 @@ class Cells:
             + np.log(np.maximum(present[block], 1))
             + np.log(len(tables.horizons))
         )
-        self.price[0] += WHOLE_PRICE
+        self.price[0] += whole_price
         self.tests = int(present.sum()) * len(tables.horizons)
         self.fair = [coded.expected[:, outcome] for coded in tables.slices]
         """Per slice: failures expected of each row, once ended causes are settled."""

@@ -5,8 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from monitor.attribution import Attribution, Scatter, Settled, attribute, began, match
+from monitor.attribution import (
+    Attribution,
+    Scatter,
+    Settled,
+    attribute,
+    began,
+    looks,
+    match,
+)
 from monitor.encoding import Coded, Nodes
+from monitor.significance import BASE_THRESHOLD, thresholds
 from monitor.slices import aggregate
 from monitor.window import QUANTUM, Horizons
 from tests.monitor.towns import (
@@ -270,3 +279,31 @@ def test_one_value_that_fails_is_not_everything() -> None:
     rates[5] = 0.9
     found = told(rates, USUAL)
     assert [s.conditions for s in found.suspects] == [((0, 6),)]
+
+
+def test_looks_grow_with_what_fails_and_are_bounded() -> None:
+    """Where failures are few, hardly a cell has a new one; where they are many, every cell."""
+
+    def of(expected: float) -> float:
+        nodes = Nodes(len(SCHEMA.attributes), WINDOW)
+        tables = Horizons((0, 1, 2), 2, (1, 4))
+        for piece in coded(Town().slices(4), nodes):
+            tables.push(piece, nodes.sizes()[:3])
+        tables.expected[:] = 0
+        tables.expected[-1, 0] = expected
+        return looks(tables)
+
+    assert of(0.0) == 0
+    some, more, most = of(0.04), of(0.4), of(1e9)
+    assert 0 < some < more < most <= 1  # the other outcome never fails: no chance to err there
+    assert more == pytest.approx(10 * some)
+
+
+def test_the_bar_rises_with_the_looks_and_with_the_logarithm_of_the_budget() -> None:
+    few, owed = thresholds(1.0, 0.5)
+    assert (few, owed) == (BASE_THRESHOLD, 0.0)
+    many, owed = thresholds(1000.0, 0.5)
+    assert many == pytest.approx(few + owed)
+    assert thresholds(2000.0, 0.5)[0] == pytest.approx(many + np.log(2))
+    assert thresholds(1000.0, 0.25)[0] == pytest.approx(many + np.log(2))
+    assert thresholds(1000.0, 0.25)[1] == owed
