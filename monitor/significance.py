@@ -16,7 +16,7 @@ BASE_THRESHOLD = 3.0
 no count explains."""
 BASE_ALARMS = 0.5
 """False alarms a week."""
-CHANCE = 0.19
+CHANCE = 0.45
 """Of an incident at zero nats, per look; measured on quiet simulated weeks."""
 SCATTER_GRID = np.array([0.05, 0.08, 0.12, 0.18, 0.25, 0.36, 0.5, 0.7, 1.0, 1.4, 2.0])
 
@@ -139,7 +139,7 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
     >>> thresholds(10, 0.5)
     (3.0, 0.0)
     >>> [round(nats, 2) for nats in thresholds(210, 0.5)]
-    [4.38, 1.38]
+    [5.24, 2.24]
     """
     base = BASE_THRESHOLD + math.log(BASE_ALARMS)
     owed = max(math.log(max(CHANCE * looks_per_week, 1e-9)) - base, 0.0)
