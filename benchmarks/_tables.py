@@ -120,6 +120,14 @@ def _curves() -> str:
     return _table(["stage", "minutes", "η", "δ", "h"], lines)
 
 
+def _soak() -> str:
+    columns = ("day", "seconds", "ticks", "resident_mb", "store_mb", "incidents_kept", "sent")
+    rows = [row for row in _rows("soak") if row["day"] in (1, 5, 10, 15, 20, 25, 30)]
+    return _table(
+        [c.replace("_", " ") for c in columns], [[row[c] for c in columns] for row in rows]
+    )
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "machine": _machine,
     "raw": lambda: _accuracy("raw"),
@@ -151,6 +159,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "readers": _plain(
         "readers", ("readers", "requests", "p50 ms", "p99 ms", "max ms", "tick s", "fit s")
     ),
+    "soak": _soak,
     "memory": _plain(
         "memory", ("kind", "fits", "MB before", "MB after", "growth %", "CPU ms per fit")
     ),
