@@ -90,7 +90,7 @@ def _show(
     console.print(_path(finding.path))
     console.print(_counts(finding, incident.latest))
     if len(finding.chain) > 1:
-        console.print(Text("from wide to narrow", "italic"))
+        console.print(Text("from the first suspect to the cause named", "italic"))
         for depth, cause in enumerate(finding.chain):
             chosen = cause == finding.cause
             text = f"  {'  ' * depth}{cause_text(cause)}" + ("  ← named" if chosen else "")

@@ -50,12 +50,14 @@ def percent(value: float) -> str:
 def probability(value: float) -> str:
     """p and q, which are often tiny.
 
-    >>> probability(0.03), probability(3e-9)
-    ('0.030', '3e-09')
+    >>> probability(0.03), probability(3e-9), probability(0.0)
+    ('0.030', '3e-09', '<1e-300')
     """
     if not math.isfinite(value):
         return "–"
-    return f"{value:.3f}" if value >= 0.001 or value == 0 else f"{value:.0e}"
+    if value == 0:
+        return "<1e-300"  # smaller than a float can hold
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
 
 
 def duration(value: timedelta) -> str:
