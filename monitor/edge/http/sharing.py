@@ -121,6 +121,9 @@ class Sharing:
             drawing.answer.exception()  # nobody else may have asked
             self._forget(key, drawing)
             return
+        except BaseException:  # the server stops: nobody may wait for it any more
+            drawing.answer.cancel()
+            raise
         drawing.answer.set_result(messages)
         size = sum(len(message.get("body", b"")) for message in messages)
         drawing.kept = messages[0]["status"] < 400 and size <= _MOST_BYTES
