@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -64,7 +65,8 @@ def run(test: Callable[[Stand, httpx2.AsyncClient], Awaitable[None]]) -> None:
         async with stand.client() as client:
             await test(stand, client)
 
-    asyncio.run(whole())
+    with ThreadPoolExecutor(1) as pool:  # a browser of other tests may have a loop in this thread
+        pool.submit(lambda: asyncio.run(whole())).result()
 
 
 async def settled() -> None:
