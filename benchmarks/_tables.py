@@ -156,6 +156,10 @@ TABLES: dict[str, Callable[[], str]] = {
          "out, 50 most rated", "rank correlation of ratings and in − out", "CPU seconds"),
     ),
     "film-edges": _plain("movielens.edges", ("columns", "from", "to", "weight")),
+    "resident": _plain(
+        "resident",
+        ("when", "resident MB", "peak MB", "nodes", "ticks", "seconds", "tick without fit s"),
+    ),
     "readers": _plain(
         "readers", ("readers", "requests", "p50 ms", "p99 ms", "max ms", "tick s", "fit s")
     ),
