@@ -156,6 +156,7 @@ TABLES: dict[str, Callable[[], str]] = {
          "out, 50 most rated", "rank correlation of ratings and in − out", "CPU seconds"),
     ),
     "film-edges": _plain("movielens.edges", ("columns", "from", "to", "weight")),
+    "kafka": _plain("kafka", ("", "records/s", "of the peer", "records/CPU s", "of the peer, CPU")),
     "resident": _plain(
         "resident",
         ("when", "resident MB", "peak MB", "nodes", "ticks", "seconds", "tick without fit s"),

@@ -133,8 +133,8 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
         budget: false alarms a week.
 
     Returns:
-        The threshold, and the part of it that the number of looks asks for. "Everything" does not
-        owe that part: it is looked at once a tick, on small data as on large.
+        The threshold, and the part of it that the number of looks asks for. "Everything" need not
+        pay that part: it is looked at once a tick, on small data as on large.
 
     >>> thresholds(10, 0.5)
     (3.0, 0.0)

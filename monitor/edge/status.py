@@ -76,7 +76,7 @@ class LiveState:
     store: Store
     metrics: Metrics
     status: Status = Status()
-    _changing: Lock = field(default_factory=Lock)
+    _changing: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def change(self, **changes: Any) -> None:
         """As `AppState` says: the scheduler's thread and the lease's heartbeat both do."""

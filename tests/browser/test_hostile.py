@@ -26,7 +26,7 @@ from monitor.edge.status import LiveState, Status
 from monitor.edge.store import Verdict, Work, open_store
 from monitor.exhibits import Example, Exhibit, Gone, Link, Material, Point
 from tests.browser.conftest import PHONE, Opener
-from tests.browser.test_pages import overflowing, violations
+from tests.browser.everybody import overflowing, violations
 from tests.samples import HOUR, NOON, finding, tick
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]

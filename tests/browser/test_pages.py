@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.conftest import PHONE, Opener
+from tests.browser.everybody import for_everybody, violations
 from tests.browser.site import TOKEN, Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
@@ -24,24 +24,6 @@ OTHERWISE_ON_A_TELEPHONE = ("overview", "incident-open", "silences", "reports", 
 """Their tables become blocks; the other pages only grow longer."""
 
 
-def overflowing(page: Page) -> list[str]:
-    """What reaches beyond the right edge, should the page scroll sideways."""
-    found: list[str] = page.evaluate(
-        """() => document.documentElement.scrollWidth <= innerWidth ? [] :
-        [...document.querySelectorAll("body *")]
-          .filter((e) => e.getBoundingClientRect().right > innerWidth + 1)
-          .map((e) => e.outerHTML.slice(0, 120))"""
-    )
-    return found
-
-
-def violations(page: Page, **options: object) -> list[tuple[str, list[object]]]:
-    """Rules of axe-core that the page breaks, and where."""
-    result = Axe().run(page, options={"resultTypes": ["violations"], **options})
-    found = result.response["violations"]
-    return [(v["id"], [node["target"] for node in v["nodes"][:3]]) for v in found]
-
-
 def test_the_list_of_pages_is_whole(site: Site) -> None:
     assert set(site.pages) == set(PAGES)
 
@@ -50,16 +32,7 @@ def test_the_list_of_pages_is_whole(site: Site) -> None:
 def test_every_page_can_be_used_by_everybody(site: Site, open_page: Opener, name: str) -> None:
     page = open_page(color_scheme="light")
     page.goto(site.url + site.pages[name])
-    assert page.locator("h1").count() == 1
-    assert violations(page) == []
-    assert overflowing(page) == []
-    page.emulate_media(color_scheme="dark")
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert sum(map(int, re.findall(r"\d+", colour))) < 3 * 60
-    only_colours = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-    assert violations(page, **only_colours) == []
-    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
-    assert overflowing(page) == []
+    for_everybody(page)
     if name in OTHERWISE_ON_A_TELEPHONE:
         assert violations(page, rules={"color-contrast": {"enabled": False}}) == []  # as before
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -13,8 +12,8 @@ from monitor.domain import Cause
 from monitor.edge.report import render
 from monitor.scoring import Label
 from tests.backtests import FOUND, START, backtest, configuration, incident
-from tests.browser.conftest import PHONE, Opener
-from tests.browser.test_pages import overflowing, violations
+from tests.browser.conftest import Opener
+from tests.browser.everybody import for_everybody
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
 
@@ -41,16 +40,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_everybody_can_read_it(report: str, open_page: Opener) -> None:
     page = open_page(color_scheme="light")
     page.goto(report)
-    assert page.locator("h1").count() == 1
-    assert violations(page) == []
-    assert overflowing(page) == []
-    page.emulate_media(color_scheme="dark")
-    colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert sum(map(int, re.findall(r"\d+", colour))) < 3 * 60
-    only_colours = {"runOnly": {"type": "rule", "values": ["color-contrast", "link-in-text-block"]}}
-    assert violations(page, **only_colours) == []
-    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
-    assert overflowing(page) == []
+    for_everybody(page)
 
 
 def test_it_asks_no_network_and_runs_no_script(report: str, open_page: Opener) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -43,13 +44,16 @@ def leadership(state: LiveState) -> Iterator[Leadership]:
     leadership.release()
 
 
-def until(state: LiveState, reason: str) -> None:
-    waited = threading.Event()
+def until(happens: Callable[[], bool], what: str) -> None:
     for _ in range(500):
-        if state.status.reason == reason:
+        if happens():
             return
-        waited.wait(0.01)
-    pytest.fail(f"it says {state.status.reason!r}, not {reason!r}")
+        time.sleep(0.01)
+    pytest.fail(f"not within five seconds: {what}")
+
+
+def until_told(state: LiveState, reason: str) -> None:
+    until(lambda: state.status.reason == reason, reason)
 
 
 def works(state: LiveState) -> float | None:
@@ -65,11 +69,11 @@ def test_the_heartbeat_alone_tells_that_the_store_is_away(
     state.change(source_trouble="source: no broker")
     assert leadership.acquire(threading.Event())
     store.away = True
-    until(state, "store: connection refused")
+    until_told(state, "store: connection refused")
     assert works(state) == 0
     assert not state.status.ready
     store.away = False
-    until(state, "source: no broker")
+    until_told(state, "source: no broker")
     assert works(state) == 1
 
 
@@ -82,11 +86,7 @@ def test_a_heartbeat_that_goes_well_hides_no_trouble_of_others(
     state.change(store_trouble="disk full")
     assert leadership.acquire(threading.Event())
     before = store.asked
-    for _ in range(500):
-        if store.asked > before + 2:
-            break
-        threading.Event().wait(0.01)
-    assert store.asked > before + 2
+    until(lambda: store.asked > before + 2, "three more heartbeats")
     assert state.status.reason == "store: disk full"
 
 

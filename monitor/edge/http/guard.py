@@ -40,7 +40,8 @@ _OWN_FORMS = ("/sign-in", "/sign-out", "/theme")
 """They change nothing but the browser's own cookies."""
 
 _OPEN_TO_ALL = ("/healthz", "/readyz", "/console.css", "/console.js", *_OWN_FORMS)
-_SAFE = ("GET", "HEAD")
+SAFE = ("GET", "HEAD")
+"""They change nothing."""
 
 FORMS = ("/incidents/", "/silences", *_OWN_FORMS)
 """Where the console's forms are sent."""
@@ -140,7 +141,7 @@ class Guard:
             # Another site's name that resolves to 127.0.0.1 would let that site read us.
             reason = "ask for localhost or 127.0.0.1, or set [http] public_url to this address"
             return Refusal(421, reason)
-        change = scope["method"] not in _SAFE
+        change = scope["method"] not in SAFE
         if change and scope["path"].startswith(FORMS):
             # The form itself carries the token, and its handler asks for it; what reading
             # needs is still needed here.
@@ -170,7 +171,7 @@ class Guard:
 def _is_browser(scope: Scope) -> bool:
     """A person who can be asked to sign in, and did not try in another way."""
     headers = Headers(scope=scope)
-    asks = scope["method"] in _SAFE and "text/html" in headers.get("accept", "")
+    asks = scope["method"] in SAFE and "text/html" in headers.get("accept", "")
     return asks and "authorization" not in headers and not scope["path"].startswith("/api/")
 
 
@@ -216,7 +217,7 @@ class ReadOnlyStandby:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
         leader = self._state.status.standby
-        changes = scope["type"] == "http" and scope["method"] not in _SAFE
+        changes = scope["type"] == "http" and scope["method"] not in SAFE
         if changes and leader and scope["path"] not in _OWN_FORMS:
             reason = f"this process stands by and shows only; {leader} leads: change it there"
             refused = self._failure(Request(scope), Refusal(409, reason, "standby"))

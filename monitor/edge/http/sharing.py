@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from monitor.edge.http.guard import SAFE
 from monitor.edge.status import AppState, Status
 
 FRESH_SECONDS = 1.0
@@ -25,7 +26,6 @@ STALE_SECONDS = 3.0
 _DEPENDS_ON = ("host", "cookie", "authorization", "accept", "accept-encoding", "if-none-match")
 _NEVER = ("/healthz", "/readyz", "/metrics")
 """Cheap, and asked by machines that want to know of this very moment."""
-_SAFE = ("GET", "HEAD")
 _MOST_BYTES = 256 * 1024
 """Of an answer that is kept; a larger one is still shared while it is drawn."""
 
@@ -73,7 +73,7 @@ class Sharing:
         """ASGI."""
         if scope["type"] != "http" or scope["path"] in _NEVER:
             await self._app(scope, receive, send)
-        elif scope["method"] in _SAFE:
+        elif scope["method"] in SAFE:
             for message in await self._answer(scope):
                 await send(_copy(message))  # those in front of us add their headers
         else:
