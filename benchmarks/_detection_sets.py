@@ -22,7 +22,7 @@ from monitor.scoring import Label, read_labels, read_quiet_days
 from monitor.session import Session
 from monitor.simulation.drift import Drift
 from monitor.simulation.files import write, write_labels
-from monitor.simulation.plan import plan_incidents, plan_promotions
+from monitor.simulation.plan import ALL_KINDS, plan_incidents, plan_promotions
 from monitor.simulation.world import World
 from monitor.vocabulary import Vocabulary
 
@@ -100,7 +100,10 @@ def simulated(kind: str, seed: int, days: int, rows_per_day: float) -> Iterator[
         world.drift = _Doubled(world.drift.seed, world.drift.values, world.drift.steps)
     whole = days + LEARNING_DAYS
     incidents = round(12 * days / 7) if kind == "week" else 0
-    planned = plan_incidents(world, START, whole, incidents, seed, quiet_days=LEARNING_DAYS)
+    kinds = np.random.default_rng(seed).permutation(ALL_KINDS).tolist()
+    planned = plan_incidents(
+        world, START, whole, incidents, seed, quiet_days=LEARNING_DAYS, kinds=kinds
+    )
     promotions = ()
     if kind == "promotions":
         promotions = plan_promotions(

@@ -280,13 +280,21 @@ class Monitor:
             self.dispersion.refit()
 
     def _rescore(self) -> None:
-        """Slices taken in while learning are judged by the first baseline from now on."""
+        """Slices taken in while learning are judged by the first baseline from now on.
+
+        How they scattered around it is the first that is known of scatter.
+        """
         for i in range(-len(self.tables.slices), 0):
             new = self._judge(self.tables.slices[i].slice)
             self.tables.replace(i, new)
             self.window[i] = new
             self.history.taught[i] = self.lesson(new.slice, new.expected)
             self.rewritten.append(new)
+        taught = list(self.history.taught)[-len(self.tables.slices) :]
+        self.dispersion.begin(
+            np.array([lesson.failures.sum(axis=0) for lesson in taught]),
+            np.array([lesson.expected for lesson in taught]),
+        )
 
     def slot(self, piece: Slice) -> int:
         """Time of day of a slice, in slices since local midnight."""

@@ -13,8 +13,10 @@ from monitor.significance import scatter
 from monitor.window import Horizons, Layout
 
 PRIOR = 0.4
-PRIOR_CELLS = (100.0, 100.0, 200.0)
+PRIOR_CELLS = (40.0, 100.0, 200.0)
 """How many cells the prior is worth, by order: everything has one cell a snapshot."""
+SNAPSHOT_TICKS = 12
+"""Snapshots of single values and pairs are at least so far apart."""
 CELLS_PER_SNAPSHOT = 64
 KEPT = 2048
 ORDERS = 3
@@ -26,6 +28,19 @@ OUTLIER = 9.0
 """Of its usual variance a squared deviation counts at most so often: it may be an incident."""
 MEMORY_TICKS = 2688.0
 """e-folding time of what single values showed: eight weeks of half hours."""
+
+
+def _period(span: int) -> int:
+    """Ticks between snapshots of values and pairs of one horizon.
+
+    They hardly overlap, and no period divides a day: every time of day has its turn.
+    """
+    return max(span, SNAPSHOT_TICKS) + 1
+
+
+def _whole_period(span: int) -> int:
+    """Ticks between snapshots of everything: one cell, so all that do not overlap."""
+    return span if span < SNAPSHOT_TICKS else span + 1
 
 
 class Dispersion:
@@ -60,11 +75,14 @@ class Dispersion:
             [len(block) for block in layout.blocks], np.diff((*layout.starts, layout.size))
         )
         for h, span in enumerate(self._horizons):
-            if ticks % max(span, 12):
-                continue
+            whole, cells_too = ticks % _whole_period(span) == 0, ticks % _period(span) == 0
             for o in (int(o) for o in np.flatnonzero(~busy)):
                 expected = tables.expected[h, o]
-                for order in range(ORDERS):
+                if whole and expected[0] > LEAST_EXPECTED:
+                    self._append((o, h, 0), np.array([[tables.observed[h, o, 0], expected[0]]]))
+                if not cells_too:
+                    continue
+                for order in range(1, ORDERS):
                     cells = np.flatnonzero((order_of == order) & (expected > LEAST_EXPECTED))
                     if len(cells) > CELLS_PER_SNAPSHOT:
                         step = len(cells) / CELLS_PER_SNAPSHOT
@@ -72,6 +90,23 @@ class Dispersion:
                     pairs = np.column_stack([tables.observed[h, o][cells], expected[cells]])
                     self._append((o, h, order), pairs)
                 self._watch(o, h, tables)
+
+    def begin(self, observed: np.ndarray, expected: np.ndarray) -> None:
+        """See how everything scattered in the slices that taught the first baseline.
+
+        Otherwise the first day after learning would believe the prior, which is too careful for
+        busy streams.
+
+        Args:
+            observed, expected: (slices, outcomes) failures, oldest first.
+        """
+        for h, span in enumerate(self._horizons):
+            for end in range(len(observed), span - 1, -span):
+                fair = expected[end - span : end].sum(axis=0)
+                seen = observed[end - span : end].sum(axis=0)
+                for o in (int(o) for o in np.flatnonzero(fair > LEAST_EXPECTED)):
+                    self._append((o, h, 0), np.array([[seen[o], fair[o]]]))
+        self.refit()
 
     def _append(self, key: tuple[int, int, int], pairs: np.ndarray) -> None:
         capacity = self._samples.shape[3]
@@ -83,7 +118,7 @@ class Dispersion:
         """Remember of every single value how far it was from the expected."""
         layout = tables.layout
         usual = self._fitted[o, h, 1] ** 2
-        fade = np.exp(-max(self._horizons[h], 12) / MEMORY_TICKS)
+        fade = np.exp(-_period(self._horizons[h]) / MEMORY_TICKS)
         for position, attribute in enumerate(layout.attributes):
             start, room = layout.starts[1 + position], layout.room[position]
             own = self._room(attribute, room)[:, o, h]

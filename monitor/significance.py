@@ -11,7 +11,7 @@ import math
 import numpy as np
 from scipy.special import betainc, gammaln
 
-BASE_THRESHOLD = 3.0
+BASE_THRESHOLD = 2.2
 """Nats that quiet days of real data ask at least, at `BASE_ALARMS`: some things happen there that
 no count explains."""
 BASE_ALARMS = 0.5

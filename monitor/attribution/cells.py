@@ -91,6 +91,8 @@ class Cells:
             + np.log(np.maximum(present[block], 1))
             + np.log(len(tables.horizons))
         )
+        self.group_price = float(np.log(3.0 * of_order[1] * len(tables.horizons)))
+        """Of a search for several values of one attribute; the values come on top."""
         self.price[0] += whole_price
         self.tests = int(present.sum()) * len(tables.horizons)
         self.fair = [coded.expected[:, outcome] for coded in tables.slices]

@@ -6,6 +6,7 @@ import numpy as np
 
 from monitor.attribution.cells import Cells
 from monitor.attribution.suspects import Suspect, match
+from monitor.domain import OTHER
 from monitor.significance import excess_p_value, excess_score, poisson_score, q_values
 
 MIN_RATIO = 1.5
@@ -16,6 +17,8 @@ REMAINDER_SCORE = 5.0
 REMAINDER_RATIO = 1.3
 CHILD_SHARE = 0.8
 CHILD_PREFERENCE = 1.0
+THIRD_PREFERENCE = 3.0
+"""Nats that a third condition must hold: it was not paid for in the search."""
 STORM_RATIO = 3.0
 STORM_SHARE = 0.85
 """Share of every attribute's expected failures that must be so elevated in a storm."""
@@ -31,6 +34,10 @@ MEMBERS = 2
 """Failures of a value that may be one of several hit by the same storm."""
 GROUP_MARGIN = 2.0
 """Nats by which several values of another attribute must explain more than the best cell."""
+GROUP_SHARE = 0.5
+"""Of the usual failures; values that have more are no group but everything."""
+ALONE = 2
+"""Times the failures of a cause that several values must have where none is one by itself."""
 
 
 class Scan(Cells):
@@ -85,6 +92,9 @@ class Scan(Cells):
         peaks = gates.max(axis=0)
         ranked = [int(i) for i in np.argsort(-peaks)[:12] if peaks[i] > 0]
         named = [self.layout.conditions(int(self.cells[i])) for i in chain]
+        third = self._third(h, chain[-1])
+        if third != named[-1]:
+            named.append(third)
         others = [
             (conditions, float(peaks[i]))
             for i in ranked
@@ -131,7 +141,8 @@ class Scan(Cells):
 
         A hurricane cancels the flights to a dozen cities, whoever flies there: the airline that
         flies there most is not the cause. The values must account for the cell, and not the
-        reverse; every one of them must stand out from what none of them explains.
+        reverse; every one of them must stand out from what none of them explains. What usually has
+        most of the failures is no group.
 
         Args:
             h, j: horizon and cell found, or -1 where no cell alone is enough.
@@ -141,42 +152,64 @@ class Scan(Cells):
             Horizon, cell of the worst value, and the score of all of them.
         """
         best: tuple[int, int, float] | None = None
-        wanted = score + (GROUP_MARGIN if j > 0 else 0.0)
+        wanted = score + GROUP_MARGIN
         taken: tuple[int, ...] = ()
         if j > 0:
             taken = self.layout.blocks[int(self.layout.block_of(self.cells[[j]])[0])]
+        for position in taken:  # the cell may be one of several, too
+            wanted = max(wanted, self._members(h, position)[2])
+        least = self.min_failures * (ALONE if j < 0 else 1)
+        whole = self.tables.expected[-1, self.outcome, 0]
         for horizon in range(len(self.tables.horizons)) if j < 0 else (h,):
             for position in range(len(self.layout.attributes)):
                 if position in taken:
                     continue
-                members, gates = self._members(horizon, position)
-                total = float(gates.sum())
+                members, gains, total = self._members(horizon, position)
                 if len(members) < 2 or total <= wanted:
                     continue
-                if self.observed[horizon, members].sum() < self.min_failures:
+                usual = self.tables.expected[-1, self.outcome, self.cells[members]].sum()
+                if usual > GROUP_SHARE * whole:
+                    continue
+                if self.observed[horizon, members].sum() < least:
                     continue
                 if j >= 0 and not self._account(horizon, j, position, members):
                     continue
                 wanted = total
-                best = horizon, int(members[np.argmax(gates)]), total
+                best = horizon, int(members[np.argmax(gains)]), total
         return best
 
-    def _members(self, h: int, position: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values of an attribute that stand out from all those that do not, and their scores."""
+    def _members(self, h: int, position: int) -> tuple[np.ndarray, np.ndarray, float]:
+        """The values of an attribute that, together, speak loudest for having been hit.
+
+        They must stand out from all that is not among them. The price is that of one search, and
+        of choosing k of n values, ln C(n, k): one more costs less than the first.
+
+        Returns:
+            Their cells, what each adds in nats, and the score of all.
+        """
         start = int(self.layout.starts[1 + position])
         cells = np.arange(start, start + self.layout.room[position])
         o, e, size = self.observed[h, cells], self.expected[h, cells], self.size[h, cells]
         whole = self.observed[h, 0], self.expected[h, 0]
-        inside = np.zeros(len(cells), bool)
-        gates = np.zeros(len(cells))
+        present = np.count_nonzero(self.tables.expected[-1, self.outcome, cells] > 0)
+        members = np.zeros(0, np.int64)
+        gains, total = np.zeros(len(cells)), 0.0
         for _ in range(3):
-            rest = (whole[0] - o[inside].sum() + LEAVE_ONE_OUT) / (
-                max(whole[1] - e[inside].sum(), 0.0) + LEAVE_ONE_OUT
+            rest = (whole[0] - o[members].sum() + LEAVE_ONE_OUT) / (
+                max(whole[1] - e[members].sum(), 0.0) + LEAVE_ONE_OUT
             )
             fair = e * max(rest, 1.0)
-            gates = excess_score(o, fair, size) - self.price[cells]
-            inside = (o >= MEMBERS) & (o >= MIN_RATIO * fair) & (gates > 0)
-        return cells[inside], gates[inside]
+            gains = excess_score(o, fair, size)
+            able = np.flatnonzero((o >= MEMBERS) & (o >= MIN_RATIO * fair) & (gains > 0))
+            if not len(able):
+                return cells[:0], gains[:0], 0.0
+            able = able[np.argsort(-gains[able], kind="stable")]
+            k = np.arange(1, len(able) + 1)
+            choices = np.cumsum(np.log(np.maximum(present - k + 1, 1) / k))
+            sums = np.cumsum(gains[able]) - choices - self.group_price
+            members = able[: int(np.argmax(sums)) + 1]
+            total = float(sums.max())
+        return cells[members], gains[members], total
 
     def _account(self, h: int, j: int, position: int, members: np.ndarray) -> bool:
         """True when the members explain the cell's excess, and the cell not theirs."""
@@ -262,22 +295,64 @@ class Scan(Cells):
     def _narrower(self, h: int, j: int) -> int | None:
         """The child that holds the excess while the remainder fails as the rest does."""
         o, e = self.observed[h], self.expected[h]
-        outside = (o[0] - o[j], e[0] - e[j])
-        ratio = o[j] / max(e[j], 1e-6)
-        ratio_out = max((outside[0] + 1) / (outside[1] + 1), 1.0)
         best, best_preference = None, CHILD_PREFERENCE
         for child in self.pairs[(self.parents[self.pairs] == j).any(axis=1)]:
-            if o[child] - e[child] < CHILD_SHARE * (o[j] - e[j]):
-                continue
-            rest = (o[j] - o[child], max(e[j] - e[child], 0.0))
-            if self._elevated(rest[0], rest[1], outside):
-                continue
-            preference = rest[1] * (ratio - ratio_out) - rest[0] * np.log(
-                max(ratio / ratio_out, 1.0001)
-            )
+            preference = self._prefers(h, j, float(o[child]), float(e[child]))
             if preference >= best_preference:
                 best, best_preference = int(child), preference
         return best
+
+    def _prefers(self, h: int, j: int, o: float, e: float) -> float:
+        """Nats by which what is left of cell `j` without a part of it fails as the rest does.
+
+        Args:
+            h, j: horizon and cell.
+            o, e: failures of the part, observed and expected.
+
+        Returns:
+            -inf where the part does not hold the excess, or what is left is elevated itself.
+        """
+        whole_o, whole_e = float(self.observed[h, j]), float(self.expected[h, j])
+        outside = self.observed[h, 0] - whole_o, self.expected[h, 0] - whole_e
+        rest = whole_o - o, max(whole_e - e, 0.0)
+        if o - e < CHILD_SHARE * (whole_o - whole_e) or self._elevated(*rest, outside):
+            return -np.inf
+        ratio = whole_o / max(whole_e, 1e-6)
+        ratio_out = max((outside[0] + 1) / (outside[1] + 1), 1.0)
+        return float(
+            rest[1] * (ratio - ratio_out) - rest[0] * np.log(max(ratio / ratio_out, 1.0001))
+        )
+
+    def _third(self, h: int, j: int) -> tuple[tuple[int, int], ...]:
+        """A pair's conditions and a third one that holds its excess, or no third one."""
+        pair = self.layout.conditions(int(self.cells[j]))
+        if self.counted or len(pair) < 2:
+            return pair
+        others = [a for a in self.layout.attributes if a not in dict(pair)]
+        room = {a: self.layout.room[self.layout.attributes.index(a)] for a in others}
+        counts = {a: np.zeros((2, room[a])) for a in others}
+        first = max(len(self.tables.slices) - self.tables.horizons[h], 0)
+        for s in range(first, len(self.tables.slices)):
+            coded = self.tables.slices[s]
+            hit = match(coded, pair)
+            weight = coded.exposure[hit]
+            failed = weight * coded.slice.failed[hit, self.outcome]
+            fair = weight * (self.fair[s] if self._mu is None else self._mu[s])[hit]
+            for a in others:
+                value = coded.local[hit, a]
+                known = value >= 0
+                for row, amount in enumerate((failed, fair)):
+                    counts[a][row] += np.bincount(value[known], amount[known], room[a])
+        best, best_preference = pair, THIRD_PREFERENCE
+        for a in others:
+            for value in np.flatnonzero(counts[a][0] >= self.min_failures):
+                if value == OTHER:
+                    continue
+                o, e = counts[a][:, value]
+                preference = self._prefers(h, j, float(o), float(e))
+                if preference >= best_preference:
+                    best, best_preference = (*pair, (a, int(value))), preference
+        return tuple(sorted(best))
 
     def _storm(self, h: int) -> bool:
         """True when, whichever attribute one looks at, most of the traffic fails far too often.

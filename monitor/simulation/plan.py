@@ -144,7 +144,7 @@ def plan_incidents(
         quiet_days: nothing happens in these first days, so that a baseline can be learned.
         effects: range, log-uniform, of the failures beyond the usual in the first two hours;
             trouble of the whole platform has ranges of its own, relative to the usual.
-        kinds: some of `KINDS`, taken in turn; by default all, in random order.
+        kinds: some of `ALL_KINDS`, taken in turn; by default `KINDS`, in random order.
 
     Returns:
         `count` incidents by time of start. No two of the same outcome touch the same value
@@ -411,6 +411,20 @@ def _fare_source_outage(world: World, rng: np.random.Generator) -> _Draft:
     return _Draft("fare_source_outage", "query_price", source, (source,), (), event)
 
 
+def _three_way(world: World, rng: np.random.Generator) -> _Draft:
+    """One airline, at one office, through one fare source: nothing else fails."""
+    airline = _with_traffic(world, rng, "airline", 0.05)
+    office = _partner(world, rng, airline, "agent_office")
+    both = _and(airline, office)
+    all_three = _and(both, _partner(world, rng, both, "fare_source"))
+    event = f"Wrong contract of {all_three}"
+    parts = tuple(
+        Cause.from_json({k: v for k, v in all_three.to_json().items() if k != left})
+        for left in all_three.to_json()
+    )
+    return _Draft("three_way", "reserve", all_three, (all_three,), parts, event)
+
+
 def _platform(world: World, rng: np.random.Generator) -> _Draft:
     """Payment fails for everybody: the right answer is "everything"."""
     event = "The payment provider fails a share of all payments"
@@ -428,5 +442,8 @@ _KINDS: dict[str, Callable[[World, np.random.Generator], _Draft]] = {
     "departure_airline": _departure_airline,
     "fare_source_outage": _fare_source_outage,
     "platform": _platform,
+    "three_way": _three_way,
 }
-KINDS = tuple(_KINDS)
+KINDS = tuple(kind for kind in _KINDS if kind != "three_way")
+"""What happens unless it is said otherwise."""
+ALL_KINDS = tuple(_KINDS)

@@ -61,6 +61,19 @@ def test_an_outage_of_a_pair_names_the_pair(cause: dict[str, str]) -> None:
     assert blamed(Outage(42, 47, rate=0.9, cause=cause)) == [cause]
 
 
+@pytest.mark.parametrize(
+    "cause",
+    [
+        {"office": "BKK", "airline": "MU", "fare": "F1"},
+        {"office": "SEL", "airline": "AC", "fare": "F3"},
+        {"office": "FRA", "airline": "LH", "fare": "F2"},
+    ],
+    ids=str,
+)
+def test_an_outage_of_three_values_together_names_all_three(cause: dict[str, str]) -> None:
+    assert blamed(Outage(36, 47, rate=0.9, cause=cause)) == [cause]
+
+
 def test_when_everything_fails_nobody_is_blamed() -> None:
     assert blamed(Outage(45, 47, rate=0.3)) == [{}]
 
@@ -255,6 +268,29 @@ def told(rates: np.ndarray, usual: np.ndarray, slices: int = 48, since: int = 44
 
 
 USUAL = np.array([0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.2])
+
+
+def just_now(failures: int, hit: int, values: int, usual: float) -> Attribution:
+    """Causes where some values have so many failures in the newest slice, of 400 bookings each."""
+    rates = np.full(values, usual)
+    rates[:hit] = failures / 400
+    return told(rates, np.full(values, usual), since=47)
+
+
+def test_values_with_few_failures_each_are_named_where_several_are_hit_at_once() -> None:
+    found = just_now(failures=3, hit=8, values=40, usual=0.0008)
+    assert found.suspects
+    assert {s.conditions for s in found.suspects} <= {((0, n),) for n in range(1, 9)}
+    assert found.suspects[0].observed[-1] == 3
+
+
+def test_two_values_with_few_failures_each_are_chance() -> None:
+    assert not just_now(failures=4, hit=2, values=40, usual=0.0001).suspects
+
+
+def test_values_that_usually_have_most_failures_are_everything() -> None:
+    found = just_now(failures=4, hit=3, values=4, usual=0.0001)
+    assert [s.conditions for s in found.suspects] == [()]
 
 
 def test_a_share_of_all_that_fails_whatever_it_was_before_is_one_cause() -> None:

@@ -140,7 +140,7 @@ def test_a_cause_that_comes_and_goes_every_tick_for_a_day_is_two_messages(
     flaps = tuple(Outage(n, n + 1, cause={"airline": "AC"}) for n in range(FIRST, FIRST + 48, 2))
     incidents = IncidentSettings() if grows else IncidentSettings(critical_failures=10_000)
     settings = replace(SETTINGS, incidents=incidents)
-    told = heard(tmp_path, Town(flaps, rows=60).slices(FIRST + 60), settings=settings)
+    told = heard(tmp_path, Town(flaps, rows=120).slices(FIRST + 60), settings=settings)
     # By the end of the day 48 ticks have been judged; chance may find another cause in them.
     said = lives(told)[told[0][1]]
     # One more only when its failures add up to something critical: a pager may wait for that.
