@@ -155,12 +155,16 @@ class Cells:
             block = np.zeros(len(self.cells) + 1)
             added = self._added(suspect, first, last, factor)
             whole = not suspect.conditions and all(m.all() for m in suspect.matches[first:last])
+            whole = whole and not self.counted
             for s in range(first, last):
                 hit = suspect.matches[s]
                 if not hit.any():
                     continue
                 mu = self._mu[s]
-                gain = np.full(hit.sum(), added) if added else mu[hit] * (factor - 1)
+                if self.counted:  # the history's mix says little of what a bulk is made of
+                    gain = slices[s].slice.failed[hit, self.outcome] - mu[hit]
+                else:
+                    gain = np.full(hit.sum(), added) if added else mu[hit] * (factor - 1)
                 mu[hit] += gain
                 if added or not whole:
                     self._spread(block, slices[s], hit, gain)

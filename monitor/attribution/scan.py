@@ -26,6 +26,8 @@ EVERYTHING_SHARE = 0.5
 """A value whose complement is elevated by this share of its own ratio is "everything"."""
 BULK_SHARE = 0.95
 """Share of a value's counted excess that a pair must hold to be no more than another name of it."""
+BULK_REST = 0.05
+"""Of that excess; a value that usually has less outside of the pair says as much as the pair."""
 WHOLE_MARGIN = 10.0
 """Nats by which everything but a cell must fail more evidently than the cell stands out."""
 OWN_RATIO = 4.0
@@ -288,9 +290,10 @@ class Scan(Cells):
         fitting = [
             int(parent)
             for parent in self.parents[j]
-            if excess[j] >= BULK_SHARE * excess[parent] and e[parent] <= 2 * e[j]
+            if excess[j] >= BULK_SHARE * excess[parent]
+            and e[parent] - e[j] <= max(e[j], BULK_REST * excess[j])
         ]
-        return min(fitting, key=lambda parent: (excess[parent], parent), default=None)
+        return min(fitting, key=lambda parent: (e[parent], parent), default=None)
 
     def _narrower(self, h: int, j: int) -> int | None:
         """The child that holds the excess while the remainder fails as the rest does."""

@@ -75,6 +75,13 @@ def test_a_bulk_cancellation_is_seen_by_its_count_and_not_by_its_rate() -> None:
     assert "A3" in cause
 
 
+def test_a_bulk_is_one_cause_whatever_its_values_usually_have() -> None:
+    """Of what A3 usually has cancelled a third is refundable; of the bulk nothing is."""
+    slices = [closing(n, block=900 if n == 40 else 0) for n in range(46)]
+    _, opened = run(slices, counted=True)
+    assert set(opened) == {"agent=A3"}
+
+
 def test_weeks_as_usual_are_silent_weekends_included() -> None:
     monitor, opened = run([closing(n) for n in range(56)], counted=True)
     assert opened == []
