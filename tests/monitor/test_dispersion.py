@@ -16,15 +16,18 @@ QUIET = np.zeros(1, bool)
 
 
 def watched(
-    s: float, slices: int = 240, busy: bool = False, capacity: int = 2048
+    s: float, slices: int = 240, busy: bool = False, capacity: int = 2048, slots: range = range(48)
 ) -> tuple[Dispersion, Dispersion]:
-    """Counts of four cells around an expectation of 20 that scatter by `s`; fresh, and fitted."""
+    """Counts of four cells around an expectation of 20 that scatter by `s`; fresh, and fitted.
+
+    Outside of the given half hours of the day they scatter by 0.05.
+    """
     rng = np.random.default_rng(3)
     tables = Horizons((0,), 1, (1, 4))
     fresh = Dispersion(1, (1, 4), capacity)
     gathered = Dispersion(1, (1, 4), capacity)
-    size = 1 / s**2
     for number in range(1, slices + 1):
+        size = (s if number % 48 in slots else 0.05) ** -2
         failures = rng.negative_binomial(size, size / (size + 20), 4)
         values = np.repeat(np.arange(1, 5, dtype=np.int32), 2)[:, None]
         failed = np.tile([True, False], 4)[:, None]
@@ -46,6 +49,23 @@ def test_counts_that_scatter_more_are_believed_less() -> None:
     usual, wild = watched(1.0)
     singles = (0, 1)  # the shortest horizon, one value
     assert of(calm)[singles] < of(usual)[singles] < of(wild)[singles]
+
+
+def test_what_scatters_at_one_time_of_day_only_is_seen() -> None:
+    """Every six hours, say, would be always midnight, six, noon and six."""
+    _, calm = watched(0.05, slices=1440)
+    _, wild = watched(1.5, slices=1440, slots=range(5, 11))
+    assert of(wild)[0, 0] > 1.2 * of(calm)[0, 0]  # everything
+    assert of(wild)[0, 1] > 1.2 * of(calm)[0, 1]  # one value
+
+
+def test_the_slices_that_teach_the_first_baseline_show_how_everything_scatters() -> None:
+    rng = np.random.default_rng(7)
+    expected = np.full((48, 1), 80.0)
+    usual, calm, wild = (Dispersion(1, (1, 4)) for _ in range(3))
+    calm.begin(rng.negative_binomial(400, 400 / 480, (48, 1)), expected)
+    wild.begin(rng.negative_binomial(1, 1 / 81, (48, 1)), expected)
+    assert of(calm)[0, 0] < of(usual)[0, 0] < of(wild)[0, 0]
 
 
 def test_slices_of_an_incident_teach_nothing() -> None:
