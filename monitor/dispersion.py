@@ -85,8 +85,10 @@ class Dispersion:
                 for order in range(1, ORDERS):
                     cells = np.flatnonzero((order_of == order) & (expected > LEAST_EXPECTED))
                     if len(cells) > CELLS_PER_SNAPSHOT:
+                        # by size, not by number: numbers follow the order in which values came
+                        by_size = np.lexsort((tables.observed[h, o][cells], expected[cells]))
                         step = len(cells) / CELLS_PER_SNAPSHOT
-                        cells = cells[(np.arange(CELLS_PER_SNAPSHOT) * step).astype(int)]
+                        cells = cells[by_size][(np.arange(CELLS_PER_SNAPSHOT) * step).astype(int)]
                     pairs = np.column_stack([tables.observed[h, o][cells], expected[cells]])
                     self._append((o, h, order), pairs)
                 self._watch(o, h, tables)
