@@ -137,9 +137,9 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
         pay that part: it is looked at once a tick, on small data as on large.
 
     >>> thresholds(10, 0.5)
-    (3.0, 0.0)
+    (2.2, 0.0)
     >>> [round(nats, 2) for nats in thresholds(210, 0.5)]
-    [5.24, 2.24]
+    [5.24, 3.04]
     """
     base = BASE_THRESHOLD + math.log(BASE_ALARMS)
     owed = max(math.log(max(CHANCE * looks_per_week, 1e-9)) - base, 0.0)
