@@ -84,9 +84,7 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
     attributes = len(settings.schema.attributes)
     monitor.nodes = Nodes.from_arrays(_get(saved.arrays, "nodes"), attributes, settings.window)
     monitor.naming = Naming(settings.schema, monitor.vocabulary, monitor.nodes)
-    samples = _get(saved.arrays, "dispersion")
-    if samples["count"].shape == monitor.dispersion.to_arrays()["count"].shape:
-        monitor.dispersion.restore(samples)  # else the horizons were reconfigured: gathered anew
+    monitor.dispersion.restore(_get(saved.arrays, "dispersion"))
     if monitor.learner is not None:
         monitor.learner.restore(_get(saved.arrays, "learner"))
     fitted = _get(saved.arrays, "baseline")

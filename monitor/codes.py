@@ -93,7 +93,7 @@ def _best(
     # a code must stand out from the others: where all rise together, everything fails
     others = total.sum(axis=1, keepdims=True) - total, fair.sum(axis=1, keepdims=True) - fair
     fair = fair * np.maximum((others[0] + LEAVE_ONE_OUT) / (others[1] + LEAVE_ONE_OUT), 1.0)
-    size = scatter.sizes(np.array([1]))
+    size = scatter.sizes(fair, np.ones(fair.shape[1], int))
     price = np.log(3.0) + np.log(total.shape[1]) + np.log(len(horizons))
     score = excess_score(total, fair, size) - price
     score = np.where(total >= min_failures, score, -np.inf)
@@ -104,7 +104,7 @@ def _best(
         if score[h, code] <= threshold:
             break
         span = horizons[h]
-        p = float(excess_p_value(total[h, code], fair[h, code], size[h, 0]))
+        p = float(excess_p_value(total[h, code], fair[h, code], size[h, code]))
         root = _root(outcome, tables, model, int(code), span, left, total[h, code], fair[h, code])
         conditions = root or ((model.attribute, int(code)),)
         q = float(q_values(np.array([p]), total.size)[0])

@@ -292,6 +292,7 @@ class Monitor:
             self.rewritten.append(new)
         taught = list(self.history.taught)[-len(self.tables.slices) :]
         self.dispersion.begin(
+            self.tables,
             np.array([lesson.failures.sum(axis=0) for lesson in taught]),
             np.array([lesson.expected for lesson in taught]),
         )

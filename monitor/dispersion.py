@@ -1,4 +1,4 @@
-"""How much the counts of quiet cells scatter, remembered per outcome, order and horizon.
+"""How much the counts of quiet cells scatter, remembered per outcome, order, horizon and volume.
 
 Beside what all cells of an order have in common, a single value may be more restless than the
 others; it is believed to be so as far as its own history shows, and never to be calmer.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.attribution import Scatter
+from monitor.attribution import VOLUMES, Scatter
 from monitor.significance import scatter
 from monitor.window import Horizons, Layout
 
@@ -22,8 +22,14 @@ KEPT = 2048
 ORDERS = 3
 LEAST_EXPECTED = 0.3
 """Of cells with fewer failures expected, scatter cannot be seen."""
+LARGE_CELLS = 50.0
+"""How many cells with large counts the scatter of all cells is worth."""
 PRIOR_OWN = 4.0
-"""Observations of a value that the scatter of all values is worth."""
+"""Observations of a value that the scatter of all values is worth, if they lie hours apart."""
+LEAST_SHOWN = 5.0
+"""Failures that a cell must expect to show its scatter at once: small counts take weeks."""
+SHOWN = 4
+"""Times its length that history must last to show how a horizon scatters: it fits itself."""
 OUTLIER = 9.0
 """Of its usual variance a squared deviation counts at most so often: it may be an incident."""
 MEMORY_TICKS = 2688.0
@@ -57,9 +63,10 @@ class Dispersion:
         shape = (outcomes, len(horizons), ORDERS)
         self._samples = np.zeros((*shape, capacity, 2), np.float32)
         self._count = np.zeros(shape, np.int64)
-        self._fitted = np.full(shape, PRIOR)
+        self._fitted = np.full((*shape, len(VOLUMES)), PRIOR)
         self._own: dict[int, np.ndarray] = {}
-        """Attribute → (2, outcomes, horizons, nodes): weights, and weighted excess variances."""
+        """Attribute → (3, outcomes, horizons, nodes): weights, weighted excess variances, and
+        weighted logarithms of the failures expected."""
         self._ratio: dict[int, np.ndarray] = {}
         """Attribute → (outcomes, horizons, nodes): a value's variance over the usual one."""
 
@@ -70,36 +77,25 @@ class Dispersion:
             ticks: slices seen so far.
             busy: (outcomes,) True where an incident's rows lie in the window: not quiet.
         """
-        layout = tables.layout
-        order_of = np.repeat(
-            [len(block) for block in layout.blocks], np.diff((*layout.starts, layout.size))
-        )
         for h, span in enumerate(self._horizons):
             whole, cells_too = ticks % _whole_period(span) == 0, ticks % _period(span) == 0
             for o in (int(o) for o in np.flatnonzero(~busy)):
-                expected = tables.expected[h, o]
+                observed, expected = tables.observed[h, o], tables.expected[h, o]
                 if whole and expected[0] > LEAST_EXPECTED:
-                    self._append((o, h, 0), np.array([[tables.observed[h, o, 0], expected[0]]]))
-                if not cells_too:
-                    continue
-                for order in range(1, ORDERS):
-                    cells = np.flatnonzero((order_of == order) & (expected > LEAST_EXPECTED))
-                    if len(cells) > CELLS_PER_SNAPSHOT:
-                        # by size, not by number: numbers follow the order in which values came
-                        by_size = np.lexsort((tables.observed[h, o][cells], expected[cells]))
-                        step = len(cells) / CELLS_PER_SNAPSHOT
-                        cells = cells[by_size][(np.arange(CELLS_PER_SNAPSHOT) * step).astype(int)]
-                    pairs = np.column_stack([tables.observed[h, o][cells], expected[cells]])
-                    self._append((o, h, order), pairs)
-                self._watch(o, h, tables)
+                    self._append((o, h, 0), np.array([[observed[0], expected[0]]]))
+                if whole:
+                    self._watch(o, h, tables.layout, observed, expected)
+                if cells_too:
+                    self._sample(o, h, tables.layout, observed, expected)
 
-    def begin(self, observed: np.ndarray, expected: np.ndarray) -> None:
-        """See how everything scattered in the slices that taught the first baseline.
+    def begin(self, tables: Horizons, observed: np.ndarray, expected: np.ndarray) -> None:
+        """See how counts scattered in the slices that taught the first baseline.
 
         Otherwise the first day after learning would believe the prior, which is too careful for
         busy streams.
 
         Args:
+            tables: the latest slices, by the first baseline.
             observed, expected: (slices, outcomes) failures, oldest first.
         """
         for h, span in enumerate(self._horizons):
@@ -108,7 +104,38 @@ class Dispersion:
                 seen = observed[end - span : end].sum(axis=0)
                 for o in (int(o) for o in np.flatnonzero(fair > LEAST_EXPECTED)):
                     self._append((o, h, 0), np.array([[seen[o], fair[o]]]))
+        shown = [
+            (h, span) for h, span in enumerate(self._horizons) if SHOWN * span <= len(observed)
+        ]
+        for h, span in shown:
+            every = max(SNAPSHOT_TICKS // (2 * span), 1)
+            for i, (seen_by, fair_by) in enumerate(tables.past(span)):
+                for o in range(len(seen_by)) if i % every == 0 else ():
+                    enough = np.where(fair_by[o] < LEAST_SHOWN, 0.0, fair_by[o])
+                    self._sample(o, h, tables.layout, seen_by[o], enough)
         self.refit()
+        for h, span in shown:
+            for seen_by, fair_by in tables.past(span):
+                for o in range(len(seen_by)):
+                    enough = np.where(fair_by[o] < LEAST_SHOWN, 0.0, fair_by[o])
+                    self._watch(o, h, tables.layout, seen_by[o], enough)
+        self.refit()
+
+    def _sample(
+        self, o: int, h: int, layout: Layout, observed: np.ndarray, expected: np.ndarray
+    ) -> None:
+        """Take single values and pairs of every size into the samples."""
+        order_of = np.repeat(
+            [len(block) for block in layout.blocks], np.diff((*layout.starts, layout.size))
+        )
+        for order in range(1, ORDERS):
+            cells = np.flatnonzero((order_of == order) & (expected > LEAST_EXPECTED))
+            if len(cells) > CELLS_PER_SNAPSHOT:
+                # by size, not by number: numbers follow the order in which values came
+                by_size = np.lexsort((observed[cells], expected[cells]))
+                step = len(cells) / CELLS_PER_SNAPSHOT
+                cells = cells[by_size][(np.arange(CELLS_PER_SNAPSHOT) * step).astype(int)]
+            self._append((o, h, order), np.column_stack([observed[cells], expected[cells]]))
 
     def _append(self, key: tuple[int, int, int], pairs: np.ndarray) -> None:
         capacity = self._samples.shape[3]
@@ -116,35 +143,41 @@ class Dispersion:
         self._samples[key][at] = pairs
         self._count[key] += len(pairs)
 
-    def _watch(self, o: int, h: int, tables: Horizons) -> None:
+    def _watch(
+        self, o: int, h: int, layout: Layout, observed: np.ndarray, expected: np.ndarray
+    ) -> None:
         """Remember of every single value how far it was from the expected."""
-        layout = tables.layout
-        usual = self._fitted[o, h, 1] ** 2
-        fade = np.exp(-_period(self._horizons[h]) / MEMORY_TICKS)
+        fade = np.exp(-_whole_period(self._horizons[h]) / MEMORY_TICKS)
         for position, attribute in enumerate(layout.attributes):
             start, room = layout.starts[1 + position], layout.room[position]
             own = self._room(attribute, room)[:, o, h]
             own *= fade
-            cells = np.arange(start, start + room)
-            e = tables.expected[h, o][cells]
+            e = expected[start : start + room]
             seen = np.flatnonzero(e > LEAST_EXPECTED)
             if not len(seen):
                 continue
-            e, cells = e[seen], cells[seen]
-            deviation = (tables.observed[h, o][cells] - e) ** 2 / e**2
+            e = e[seen]
+            usual = self._usual(o, e[None], h)[0]
+            deviation = (observed[start + seen] - e) ** 2 / e**2
             variance = 1 / e + usual
             excess = np.minimum(deviation, OUTLIER * variance) - 1 / e
             weight = 0.5 / variance**2
             own[0, seen] += weight
             own[1, seen] += weight * excess
+            own[2, seen] += weight * np.log(e)
+
+    def _usual(self, o: int, expected: np.ndarray, h: int | None = None) -> np.ndarray:
+        """s² of single values in general: of one horizon, or of all, (horizons, values)."""
+        fitted = self._fitted[o] if h is None else self._fitted[o, h : h + 1]
+        return 1 / Scatter(fitted).sizes(expected, np.ones(expected.shape[1], int))
 
     def _room(self, attribute: int, nodes: int) -> np.ndarray:
         known = self._own.get(attribute)
         outcomes, horizons, _ = self._count.shape
         if known is None:
-            known = np.zeros((2, outcomes, horizons, nodes))
+            known = np.zeros((3, outcomes, horizons, nodes))
         elif known.shape[3] < nodes:
-            wider = np.zeros((2, outcomes, horizons, nodes))
+            wider = np.zeros((3, outcomes, horizons, nodes))
             wider[..., : known.shape[3]] = known
             known = wider
         self._own[attribute] = known
@@ -153,15 +186,26 @@ class Dispersion:
     def refit(self) -> None:
         """Fit the scatter anew from the samples kept."""
         capacity = self._samples.shape[3]
+        large = np.sqrt(np.prod(VOLUMES))
         for key in np.ndindex(*self._count.shape):
             samples = self._samples[key][: min(int(self._count[key]), capacity)].astype(float)
-            self._fitted[key] = scatter(samples[:, 0], samples[:, 1], PRIOR, PRIOR_CELLS[key[2]])
-        usual = np.maximum(self._fitted[:, :, 1:2], 0.02) ** 2
-        prior = PRIOR_OWN * 0.5 / usual**2
-        for attribute, (weight, excess) in self._own.items():
-            mean = (prior * usual + excess) / (prior + weight)
+            observed, expected = samples.T
+            every = scatter(observed, expected, PRIOR, PRIOR_CELLS[key[2]])
+            some = expected >= large
+            self._fitted[(*key, 0)] = every
+            self._fitted[(*key, 1)] = scatter(
+                observed[some], expected[some], every, LARGE_CELLS, truncated=True
+            )
+        apart = np.array([_period(span) / _whole_period(span) for span in self._horizons])
+        # neighbours are alike: a dozen half hours in a row say less than a dozen days
+        worth = PRIOR_OWN * np.sqrt(apart)[:, None]
+        for attribute, (weight, excess, logs) in self._own.items():
+            volume = np.exp(logs / np.maximum(weight, 1e-12))
+            usual = np.array([self._usual(o, volume[o]) for o in range(len(volume))])
+            prior = worth * 0.5 / usual**2
             # Upward only: a value that has been calm so far may have its first storm tomorrow.
-            self._ratio[attribute] = np.maximum(mean / usual, 1.0)
+            ratio = (prior * usual + excess) / (prior + weight) / usual
+            self._ratio[attribute] = np.maximum(ratio, 1.0)
 
     def of(self, outcome: int, layout: Layout | None = None) -> Scatter:
         """The scatter of an outcome.
@@ -192,7 +236,9 @@ class Dispersion:
         return arrays | {f"ratio{a}": ratio for a, ratio in self._ratio.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Inverse of `to_arrays`."""
+        """Inverse of `to_arrays`; nothing where the shapes have changed."""
+        if arrays["fitted"].shape != self._fitted.shape:
+            return  # other horizons, or written before volumes were told apart: gathered anew
         self._samples = arrays["samples"].copy()
         self._count = arrays["count"].copy()
         self._fitted = arrays["fitted"].copy()

@@ -120,7 +120,8 @@ def p_values(monitor: Monitor, o: int, h: int, rng: np.random.Generator) -> np.n
         return np.zeros(0)
     order = np.minimum(tables.layout.block_of(cells), 1)
     scatter = monitor.dispersion.of(o, tables.layout)
-    size = scatter.sizes_of(cells, order, tables.layout.parents(cells))[h]
+    by_horizon = tables.expected[:, o][:, cells]
+    size = scatter.sizes_of(by_horizon, cells, order, tables.layout.parents(cells))[h]
     return spread_p_values(observed[cells], expected[cells], size, rng)
 
 

@@ -18,6 +18,8 @@ BASE_ALARMS = 0.5
 """False alarms a week."""
 CHANCE = 0.45
 """Of an incident at zero nats, per look; measured on quiet simulated weeks."""
+CUT_CELLS = 200
+"""Cells for which it is worked out how much of their counts is cut off."""
 SCATTER_GRID = np.array([0.05, 0.08, 0.12, 0.18, 0.25, 0.36, 0.5, 0.7, 1.0, 1.4, 2.0])
 
 
@@ -96,7 +98,14 @@ def q_values(p_values: np.ndarray, tests: int) -> np.ndarray:
     return out
 
 
-def scatter(observed: np.ndarray, expected: np.ndarray, prior: float, prior_cells: float) -> float:
+def scatter(
+    observed: np.ndarray,
+    expected: np.ndarray,
+    prior: float,
+    prior_cells: float,
+    *,
+    truncated: bool = False,
+) -> float:
     """Relative scatter s of counts around their expectation, by trimmed maximum likelihood.
 
     The largest 2 % of Pearson residuals are left out: they may be incidents.
@@ -105,13 +114,16 @@ def scatter(observed: np.ndarray, expected: np.ndarray, prior: float, prior_cell
         observed, expected: counts of cells in quiet history.
         prior: s before there is any history.
         prior_cells: how many cells the prior is worth.
+        truncated: whether the likelihood knows of the trimming. Otherwise s comes out too small,
+            the more so the smaller the counts.
     """
     enough = expected > 0.3
     observed, expected = observed[enough], expected[enough]
     if len(observed) < 8:
         return prior
     residual = (observed - expected) / np.sqrt(expected)
-    kept = residual <= np.quantile(residual, 0.98)
+    cut = np.quantile(residual, 0.98)
+    kept = residual <= cut
     o, e = observed[kept], expected[kept]
     size = 1 / SCATTER_GRID[:, None] ** 2
     likelihood = (
@@ -120,6 +132,10 @@ def scatter(observed: np.ndarray, expected: np.ndarray, prior: float, prior_cell
         + size * np.log(size / (size + e))
         + o * np.log(e / (size + e))
     ).sum(axis=1)
+    if truncated:
+        some = np.sort(e)[:: max(len(e) // CUT_CELLS, 1)]
+        above = betainc(np.floor(some + cut * np.sqrt(some)) + 1, size, some / (some + size))
+        likelihood -= np.log1p(-np.minimum(above, 1 - 1e-9)).mean(axis=1) * len(e)
     best = SCATTER_GRID[int(np.argmax(likelihood))]
     weight = len(o) / (len(o) + prior_cells)
     return float(np.exp(weight * np.log(best) + (1 - weight) * np.log(prior)))

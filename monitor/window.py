@@ -8,7 +8,7 @@ and adding then dropping a slice changes nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -246,6 +246,20 @@ class Horizons:
                 self._add(i, new, 1)
         self.slices[index] = coded
         self._tables[index] = new
+
+    def past(self, span: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Failures observed and expected, (outcomes, size), of windows of `span` slices.
+
+        They do not overlap; the newest comes first.
+        """
+        tables = list(self._tables)
+        for end in range(len(tables), span - 1, -span):
+            observed, expected = self._zeros()[0], self._zeros()[0]
+            for table in tables[end - span : end]:
+                for o in range(self._outcomes):
+                    observed[o][table.failed] += table.observed[o]
+                    expected[o][table.cells] += table.expected(o)
+            yield observed, expected
 
     def slice_expected(
         self, index: int, outcome: int, attribute: int | None, size: int

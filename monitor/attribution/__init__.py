@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.attribution.cells import WHOLE_PRICE, looks
-from monitor.attribution.scan import LEAVE_ONE_OUT, Scan
+from monitor.attribution.cells import LEAVE_ONE_OUT, WHOLE_PRICE, looks
+from monitor.attribution.scan import Scan
 from monitor.attribution.suspects import (
+    VOLUMES,
     Conditions,
     Scatter,
     Settled,
@@ -27,6 +28,7 @@ from monitor.window import Horizons
 
 __all__ = [
     "LEAVE_ONE_OUT",
+    "VOLUMES",
     "WHOLE_PRICE",
     "Attribution",
     "Conditions",

@@ -6,8 +6,15 @@ import numpy as np
 
 from monitor.attribution.suspects import Scatter, Settled, Suspect, match
 from monitor.encoding import Coded
+from monitor.significance import poisson_score
 from monitor.window import Horizons
 
+MIN_RATIO = 1.5
+"""Observed over expected, for a cell to be a candidate."""
+LEAVE_ONE_OUT = 2.0
+"""Failures added to both sides when the rest of the traffic is compared."""
+REMAINDER_SCORE = 5.0
+REMAINDER_RATIO = 1.3
 WHOLE_PRICE = 3.0
 """Nats asked of "everything" on top: shocks common to all traffic have a heavier tail than the
 scatter of single values lets expect. Chosen on quiet days."""
@@ -82,7 +89,7 @@ class Cells:
             parents >= 0, np.searchsorted(self.cells, np.maximum(parents, 0)), -1
         )
         self.pairs = np.flatnonzero(self.order == 2)
-        self.size = scatter.sizes_of(self.cells, self.order, parents)
+        self.size = scatter.sizes_of(self.expected, self.cells, self.order, parents)
         present = np.add.reduceat(tables.expected[-1, outcome] > 0, self.layout.starts)
         of_order = np.array([np.count_nonzero(lengths == n) for n in range(3)])
         self.price = (
@@ -218,6 +225,15 @@ class Cells:
             return o / max(e, 1e-9)
         shrink = 1.0 / max(towards, 1.0)
         return (o + min(towards, 1e3) * shrink) / (e + shrink)
+
+    def mu(self, s: int) -> np.ndarray:
+        """Failures expected of each row of a slice, given the causes explained so far."""
+        return np.asarray(self.fair[s] if self._mu is None else self._mu[s])
+
+    def elevated(self, o: float, e: float, out: tuple[float, float]) -> bool:
+        """True when what is left of a cell fails more than what is outside of it, `out`."""
+        fair = max(e, 0.0) * max((out[0] + 1) / (out[1] + 1), 1.0)
+        return poisson_score(o, fair) > REMAINDER_SCORE and o >= REMAINDER_RATIO * fair
 
     def unexplained(self) -> float:
         """Share of the outcome's excess left over, in the horizon where it is largest."""

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.attribution.cells import Cells
-from monitor.attribution.suspects import Suspect, match
+from monitor.attribution.cells import LEAVE_ONE_OUT, MIN_RATIO, Cells
+from monitor.attribution.suspects import Conditions, Suspect, beginning, match
+from monitor.attribution.threes import Threes
 from monitor.domain import OTHER
 from monitor.significance import excess_p_value, excess_score, poisson_score, q_values
 
-MIN_RATIO = 1.5
-"""Observed over expected, for a cell to be a candidate."""
-LEAVE_ONE_OUT = 2.0
-"""Failures added to both sides when the rest of the traffic is compared."""
-REMAINDER_SCORE = 5.0
-REMAINDER_RATIO = 1.3
 CHILD_SHARE = 0.8
 CHILD_PREFERENCE = 1.0
 THIRD_PREFERENCE = 3.0
@@ -62,7 +57,7 @@ class Scan(Cells):
         """Score of every candidate against its own rate times that of the rest."""
         fair = self.expected * self._rest()
         fair[:, 0] += self.told
-        score = excess_score(self.observed, fair, self.size) - self.price
+        self.scores = score = excess_score(self.observed, fair, self.size) - self.price
         weak = (self.observed < self.min_failures) | (self.observed < MIN_RATIO * fair)
         return np.asarray(np.where(weak, -np.inf, score))
 
@@ -84,27 +79,42 @@ class Scan(Cells):
                 h, j, score = whole, 0, float(gates[whole, 0])
         if not storm:
             h, j, score = self._shared(h, j, score) or (h, j, score)
+            part = None if self.counted else Threes(self).best(self.scores, score)
+            if part is not None:
+                return self._suspect(
+                    (part.conditions,), part.horizon, part.score, part.p_value, gates
+                )
         if j < 0:
             return None
         chain = self._name(h, j, threshold)
         if j > 0 and chain[-1] == 0 and gates[whole, 0] > score:
             # what is named everything speaks with the evidence of everything
             h, j, score = whole, 0, float(gates[whole, 0])
-        p_value = self._p_value(h, j)
-        peaks = gates.max(axis=0)
-        ranked = [int(i) for i in np.argsort(-peaks)[:12] if peaks[i] > 0]
         named = [self.layout.conditions(int(self.cells[i])) for i in chain]
         third = self._third(h, chain[-1])
         if third != named[-1]:
             named.append(third)
+        return self._suspect(tuple(named), h, score, self._p_value(h, j), gates)
+
+    def _suspect(
+        self,
+        chain: tuple[Conditions, ...],
+        h: int,
+        score: float,
+        p_value: float,
+        gates: np.ndarray,
+    ) -> Suspect:
+        """What was found, with what else might have been."""
+        peaks = gates.max(axis=0)
+        ranked = [int(i) for i in np.argsort(-peaks)[:12] if peaks[i] > 0]
         others = [
             (conditions, float(peaks[i]))
             for i in ranked
-            if (conditions := self.layout.conditions(int(self.cells[i]))) != named[-1]
+            if (conditions := self.layout.conditions(int(self.cells[i]))) != chain[-1]
         ]
         p_all = np.exp(-np.maximum(peaks[peaks > 0] + self.price[peaks > 0], 0))
         q = q_values(np.append(p_all, p_value), self.tests)[-1]
-        return Suspect(named[-1], h, score, p_value, float(q), tuple(named), tuple(others[:5]))
+        return Suspect(chain[-1], h, score, p_value, float(q), chain, tuple(others[:5]))
 
     def _drowns(self, h: int, j: int, score: float) -> bool:
         """True when a cell hardly stands out from what befalls all others far more evidently.
@@ -222,24 +232,20 @@ class Scan(Cells):
         first = max(len(self.tables.slices) - self.tables.horizons[h], 0)
         for s in range(first, len(self.tables.slices)):
             coded = self.tables.slices[s]
-            mu = self.fair[s] if self._mu is None else self._mu[s]
+            mu = self.mu(s)
             key = 2 * match(coded, conditions) + np.isin(coded.local[:, attribute], numbers)
             weight = coded.exposure
             failed = weight * coded.slice.failed[:, self.outcome]
             counts[0] += np.bincount(key, failed, 4).reshape(2, 2)
             counts[1] += np.bincount(key, weight * mu, 4).reshape(2, 2)
         outside = counts[0, 0, 0], counts[1, 0, 0]  # nothing, where the cell is everything
-        if self._elevated(counts[0, 1, 0], counts[1, 1, 0], outside):
+        if self.elevated(counts[0, 1, 0], counts[1, 1, 0], outside):
             return False
-        return j == 0 or self._elevated(counts[0, 0, 1], counts[1, 0, 1], outside)
+        return j == 0 or self.elevated(counts[0, 0, 1], counts[1, 0, 1], outside)
 
     def _p_value(self, h: int, j: int) -> float:
         fair = self.expected[h, j] * self._rest()[h, j]
         return float(excess_p_value(self.observed[h, j], fair, self.size[h, j]))
-
-    def _elevated(self, o: float, e: float, out: tuple[float, float]) -> bool:
-        fair = max(e, 0.0) * max((out[0] + 1) / (out[1] + 1), 1.0)
-        return poisson_score(o, fair) > REMAINDER_SCORE and o >= REMAINDER_RATIO * fair
 
     def _name(self, h: int, j: int, threshold: float) -> list[int]:
         """Move between nested cells until the remainder rule is content; the way taken."""
@@ -275,7 +281,7 @@ class Scan(Cells):
             rest = (o[parent] - o[j], e[parent] - e[j])
             outside = (o[0] - o[parent], e[0] - e[parent])
             score = poisson_score(rest[0], rest[1])
-            if self._elevated(rest[0], rest[1], outside) and score > best_score:
+            if self.elevated(rest[0], rest[1], outside) and score > best_score:
                 best, best_score = int(parent), score
         return best
 
@@ -300,59 +306,74 @@ class Scan(Cells):
         o, e = self.observed[h], self.expected[h]
         best, best_preference = None, CHILD_PREFERENCE
         for child in self.pairs[(self.parents[self.pairs] == j).any(axis=1)]:
-            preference = self._prefers(h, j, float(o[child]), float(e[child]))
+            preference = self._prefers(
+                (float(o[child]), float(e[child])), (o[j], e[j]), (o[0] - o[j], e[0] - e[j])
+            )
             if preference >= best_preference:
                 best, best_preference = int(child), preference
         return best
 
-    def _prefers(self, h: int, j: int, o: float, e: float) -> float:
-        """Nats by which what is left of cell `j` without a part of it fails as the rest does.
+    def _prefers(
+        self, part: tuple[float, float], cell: tuple[float, float], outside: tuple[float, float]
+    ) -> float:
+        """Nats by which what is left of a cell without a part of it fails as the rest does.
 
         Args:
-            h, j: horizon and cell.
-            o, e: failures of the part, observed and expected.
+            part, cell, outside: failures observed and expected; `outside` of the cell.
 
         Returns:
             -inf where the part does not hold the excess, or what is left is elevated itself.
         """
-        whole_o, whole_e = float(self.observed[h, j]), float(self.expected[h, j])
-        outside = self.observed[h, 0] - whole_o, self.expected[h, 0] - whole_e
-        rest = whole_o - o, max(whole_e - e, 0.0)
-        if o - e < CHILD_SHARE * (whole_o - whole_e) or self._elevated(*rest, outside):
+        rest = cell[0] - part[0], max(cell[1] - part[1], 0.0)
+        if part[0] - part[1] < CHILD_SHARE * (cell[0] - cell[1]) or self.elevated(*rest, outside):
             return -np.inf
-        ratio = whole_o / max(whole_e, 1e-6)
+        ratio = cell[0] / max(cell[1], 1e-6)
         ratio_out = max((outside[0] + 1) / (outside[1] + 1), 1.0)
         return float(
             rest[1] * (ratio - ratio_out) - rest[0] * np.log(max(ratio / ratio_out, 1.0001))
         )
 
-    def _third(self, h: int, j: int) -> tuple[tuple[int, int], ...]:
-        """A pair's conditions and a third one that holds its excess, or no third one."""
+    def _third(self, h: int, j: int) -> Conditions:
+        """A pair's conditions and a third one that holds its excess, or no third one.
+
+        All that has happened since the pair began to fail speaks for it or against it.
+        """
         pair = self.layout.conditions(int(self.cells[j]))
         if self.counted or len(pair) < 2:
             return pair
         others = [a for a in self.layout.attributes if a not in dict(pair)]
         room = {a: self.layout.room[self.layout.attributes.index(a)] for a in others}
-        counts = {a: np.zeros((2, room[a])) for a in others}
-        first = max(len(self.tables.slices) - self.tables.horizons[h], 0)
-        for s in range(first, len(self.tables.slices)):
-            coded = self.tables.slices[s]
+        slices = self.tables.slices
+        counts = {a: np.zeros((2, len(slices), room[a])) for a in others}
+        cell, whole = np.zeros((2, len(slices))), np.zeros((2, len(slices)))
+        for s, coded in enumerate(slices):
+            mu = self.mu(s)
             hit = match(coded, pair)
             weight = coded.exposure[hit]
-            failed = weight * coded.slice.failed[hit, self.outcome]
-            fair = weight * (self.fair[s] if self._mu is None else self._mu[s])[hit]
+            amounts = weight * coded.slice.failed[hit, self.outcome], weight * mu[hit]
+            cell[:, s] = amounts[0].sum(), amounts[1].sum()
+            whole[1, s] = coded.exposure @ mu
+            whole[0, s] = coded.exposure @ coded.slice.failed[:, self.outcome]
             for a in others:
                 value = coded.local[hit, a]
                 known = value >= 0
-                for row, amount in enumerate((failed, fair)):
-                    counts[a][row] += np.bincount(value[known], amount[known], room[a])
+                for row, amount in enumerate(amounts):
+                    counts[a][row, s] += np.bincount(value[known], amount[known], room[a])
+        first = max(len(slices) - self.tables.horizons[h], 0)
+        first = min(first, beginning(cell[0], cell[1]))
+        inside = cell[:, first:].sum(axis=1)
+        outside = whole[:, first:].sum(axis=1) - inside
         best, best_preference = pair, THIRD_PREFERENCE
         for a in others:
-            for value in np.flatnonzero(counts[a][0] >= self.min_failures):
+            parts = counts[a][:, first:].sum(axis=1)
+            for value in np.flatnonzero(parts[0] >= self.min_failures):
                 if value == OTHER:
                     continue
-                o, e = counts[a][:, value]
-                preference = self._prefers(h, j, float(o), float(e))
+                preference = self._prefers(
+                    (float(parts[0, value]), float(parts[1, value])),
+                    (float(inside[0]), float(inside[1])),
+                    (float(outside[0]), float(outside[1])),
+                )
                 if preference >= best_preference:
                     best, best_preference = (*pair, (a, int(value))), preference
         return tuple(sorted(best))

@@ -16,28 +16,53 @@ ENDED = 3.0
 SUFFIXES = (2, 4, 8, 16, 24, 32)
 
 
+VOLUMES = (10.0, 40.0)
+"""Failures expected, up to which a count is small and from which on it is large: their scatter is
+measured apart, and goes over from one into the other in between."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Over-dispersion s of one outcome, by horizon and order of the cell (0, 1, 2)."""
+    """Over-dispersion s of one outcome, by horizon, order of the cell (0, 1, 2) and volume."""
 
-    values: np.ndarray  # (horizons, 3)
+    values: np.ndarray  # (horizons, 3, volumes)
     own: np.ndarray | None = None  # (horizons, singles)
     """A single value's variance over that of all values."""
 
-    def sizes(self, orders: np.ndarray) -> np.ndarray:
-        """κ = 1/s² for every horizon and cell, (horizons, cells)."""
-        return np.asarray(1.0 / np.maximum(self.values, 0.02)[:, orders] ** 2)
+    @staticmethod
+    def alike(s: float, horizons: int) -> Scatter:
+        """The same for all cells."""
+        return Scatter(np.full((horizons, 3, len(VOLUMES)), s))
 
-    def sizes_of(self, cells: np.ndarray, orders: np.ndarray, parents: np.ndarray) -> np.ndarray:
+    def sizes(self, expected: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        """κ = 1/s² for every horizon and cell, (horizons, cells).
+
+        Args:
+            expected: (horizons, cells) failures.
+            orders: 0, 1 or 2 for each cell.
+        """
+        out, volumes = np.empty(expected.shape), np.log(VOLUMES)
+        logs = np.log(np.maximum(expected, VOLUMES[0]))
+        s = np.log(np.maximum(self.values, 0.02))
+        for order in np.unique(orders):
+            chosen = orders == order
+            for h in range(len(out)):
+                out[h, chosen] = np.interp(logs[h, chosen], volumes, s[h, order])
+        return np.asarray(np.exp(-2 * out))
+
+    def sizes_of(
+        self, expected: np.ndarray, cells: np.ndarray, orders: np.ndarray, parents: np.ndarray
+    ) -> np.ndarray:
         """κ of cells of a layout, (horizons, cells).
 
         Args:
+            expected: (horizons, cells) failures.
             cells: their numbers.
             orders: 0, 1 or 2 for each.
             parents: (cells, 2) numbers of a pair's two values. It is as restless as the more
                 restless of them.
         """
-        size = self.sizes(orders)
+        size = self.sizes(expected, orders)
         if self.own is not None:
             single, pair = orders < 2, orders == 2
             size[:, single] /= self.own[:, cells[single]]
@@ -108,8 +133,13 @@ def has_ended(suspect: Suspect, span: int) -> bool:
 
 def began(suspect: Suspect) -> int:
     """Index of the slice at which the excess began: the suffix of best Poisson score."""
-    observed = np.cumsum(suspect.observed[::-1])
-    expected = np.maximum(np.cumsum(suspect.expected[::-1]), 1e-6)
+    return beginning(suspect.observed, suspect.expected)
+
+
+def beginning(observed: np.ndarray, expected: np.ndarray) -> int:
+    """Index of the slice from which on the excess of two series is most evident."""
+    observed = np.cumsum(observed[::-1])
+    expected = np.maximum(np.cumsum(expected[::-1]), 1e-6)
     score = observed * np.log(np.maximum(observed, 1e-9) / expected) - (observed - expected)
     score = np.where(observed > expected, score, 0.0)
     return len(observed) - 1 - int(np.argmax(score))

@@ -74,6 +74,21 @@ def test_an_outage_of_three_values_together_names_all_three(cause: dict[str, str
     assert blamed(Outage(36, 47, rate=0.9, cause=cause)) == [cause]
 
 
+@pytest.mark.parametrize(
+    "cause",
+    [
+        {"office": "BKK", "airline": "AC", "fare": "F1"},
+        {"office": "SEL", "airline": "MU", "fare": "F2"},
+    ],
+    ids=str,
+)
+def test_three_values_are_found_where_none_of_their_pairs_stands_out(cause: dict[str, str]) -> None:
+    found, nodes = judged(Town((Outage(40, 47, rate=0.4, cause=cause),)))
+    assert [named(s.conditions, nodes) for s in found.suspects] == [cause]
+    assert found.suspects[0].runners_up == ()
+    assert found.best_score < 3.0, "of everything, single values and pairs"
+
+
 def test_when_everything_fails_nobody_is_blamed() -> None:
     assert blamed(Outage(45, 47, rate=0.3)) == [{}]
 
@@ -138,7 +153,7 @@ def test_a_handful_of_failures_is_never_an_anomaly() -> None:
 
 def test_an_outage_without_failures_at_all_leaves_nothing_to_judge() -> None:
     tables = Horizons((0, 1, 2), 2, (1, 2))
-    found = attribute(0, tables, Scatter(np.full((2, 3), 0.1)), 3.0, 5, 6)
+    found = attribute(0, tables, Scatter.alike(0.1, 2), 3.0, 5, 6)
     assert found.suspects == ()
     assert found.best_score == -np.inf
 
@@ -180,7 +195,7 @@ def test_only_so_many_causes_are_named() -> None:
     tables = Horizons((0, 1, 2), 2, SETTINGS.detection.horizons)
     for piece in coded(Town(outages).slices(48), nodes):
         tables.push(piece, nodes.sizes()[:3])
-    scatter = Scatter(np.full((len(tables.horizons), 3), 0.1))
+    scatter = Scatter.alike(0.1, len(tables.horizons))
     for most in (1, 2):
         assert 1 <= len(attribute(1, tables, scatter, 3.0, 5, most).suspects) <= most
 
@@ -264,7 +279,7 @@ def told(rates: np.ndarray, usual: np.ndarray, slices: int = 48, since: int = 44
         piece = aggregate(start_of(number), values, failed, weight)
         fair = np.round(usual / QUANTUM) * QUANTUM
         tables.push(Coded(piece, piece.values, fair[piece.values[:, 0] - 1][:, None]), (count + 1,))
-    return attribute(0, tables, Scatter(np.full((5, 3), 0.1)), 3.0, 5, 6)
+    return attribute(0, tables, Scatter.alike(0.1, 5), 3.0, 5, 6)
 
 
 USUAL = np.array([0.005, 0.01, 0.02, 0.04, 0.08, 0.12, 0.16, 0.2])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from monitor.attribution import Scatter
 from monitor.dispersion import Dispersion
 from monitor.encoding import Coded
-from monitor.significance import spread_p_values
+from monitor.significance import scatter, spread_p_values
 from monitor.slices import aggregate
 from monitor.window import QUANTUM, Horizons
 from tests.monitor.towns import start_of
@@ -41,7 +42,8 @@ def watched(
 
 
 def of(dispersion: Dispersion) -> np.ndarray:
-    return dispersion.of(0).values
+    """(horizons, orders) scatter of small counts."""
+    return dispersion.of(0).values[:, :, 0]
 
 
 def test_counts_that_scatter_more_are_believed_less() -> None:
@@ -63,9 +65,70 @@ def test_the_slices_that_teach_the_first_baseline_show_how_everything_scatters()
     rng = np.random.default_rng(7)
     expected = np.full((48, 1), 80.0)
     usual, calm, wild = (Dispersion(1, (1, 4)) for _ in range(3))
-    calm.begin(rng.negative_binomial(400, 400 / 480, (48, 1)), expected)
-    wild.begin(rng.negative_binomial(1, 1 / 81, (48, 1)), expected)
+    tables = Horizons((0,), 1, (1, 4))
+    calm.begin(tables, rng.negative_binomial(400, 400 / 480, (48, 1)), expected)
+    wild.begin(tables, rng.negative_binomial(1, 1 / 81, (48, 1)), expected)
     assert of(calm)[0, 0] < of(usual)[0, 0] < of(wild)[0, 0]
+
+
+def taught(level: float, spread: float, slices: int = 48) -> Dispersion:
+    """Four values with so many failures expected, shown to a fresh memory all at once."""
+    rng = np.random.default_rng(9)
+    tables, expected = Horizons((0,), 1, (1, 48)), np.full((slices, 1), 4 * level)
+    for number in range(1, slices + 1):
+        failures = rng.poisson(level * rng.lognormal(-(spread**2) / 2, spread, 4))
+        values = np.repeat(np.arange(1, 5, dtype=np.int32), 2)[:, None]
+        failed = np.tile([True, False], 4)[:, None]
+        weight = np.column_stack([failures, np.full(4, 1000)]).ravel()
+        piece = aggregate(start_of(number), values, failed, weight)
+        chance = (level / (failures + 1000))[piece.values[:, 0] - 1][:, None]
+        tables.push(Coded(piece, piece.values, np.round(chance / QUANTUM) * QUANTUM), (5,))
+    gathered = Dispersion(1, (1, 48))
+    gathered.begin(tables, expected, expected)
+    return gathered
+
+
+def test_the_slices_that_teach_the_first_baseline_show_how_large_counts_scatter() -> None:
+    singles = (0, 1)
+    calm, wild = taught(200.0, 0.05), taught(200.0, 0.9)
+    fresh = Dispersion(1, (1, 4))
+    assert of(calm)[singles] < of(fresh)[singles] < of(wild)[singles]
+    few = taught(2.0, 0.9)  # small counts say little: the prior stands
+    assert of(few)[singles] == of(fresh)[singles]
+
+
+def test_small_and_large_counts_scatter_each_in_their_own_way() -> None:
+    rng = np.random.default_rng(11)
+    tables, gathered = Horizons((0,), 1, (1,)), Dispersion(1, (1,))
+    level = np.array([3.0] * 12 + [300.0] * 12)
+    spread = np.array([0.02] * 12 + [0.5] * 12)
+    for number in range(1, 600):
+        failures = rng.poisson(level * rng.lognormal(-(spread**2) / 2, spread))
+        values = np.repeat(np.arange(1, 25, dtype=np.int32), 2)[:, None]
+        failed = np.tile([True, False], 24)[:, None]
+        weight = np.column_stack([failures, np.full(24, 9000)]).ravel()
+        piece = aggregate(start_of(number), values, failed, weight)
+        chance = (level / (failures + 9000))[piece.values[:, 0] - 1][:, None]
+        tables.push(Coded(piece, piece.values, np.round(chance / QUANTUM) * QUANTUM), (25,))
+        gathered.observe(tables, number, QUIET)
+    gathered.refit()
+    expected, one = np.array([[2.0, 10.0, 20.0, 40.0, 4000.0]]), np.ones(5, int)
+    s = 1 / np.sqrt(gathered.of(0).sizes(expected, one)[0])
+    assert s[0] == s[1] < s[2] < s[3] == s[4], "from one into the other in between"
+    assert 0.4 < s[3] < 0.6
+
+
+@pytest.mark.parametrize("true", [0.15, 0.25, 0.5])
+@pytest.mark.parametrize("level", [30.0, 300.0])
+def test_trimming_that_is_known_of_does_not_make_counts_seem_calmer(
+    true: float, level: float
+) -> None:
+    rng = np.random.default_rng(12)
+    expected = level * rng.uniform(0.6, 1.6, 2048)
+    observed = rng.negative_binomial(true**-2, 1 / (1 + expected * true**2)).astype(float)
+    known = scatter(observed, expected, 0.4, 1.0, truncated=True)
+    assert true / 1.5 < known < true * 1.5
+    assert scatter(observed, expected, 0.4, 1.0) <= known
 
 
 def test_slices_of_an_incident_teach_nothing() -> None:
@@ -108,15 +171,16 @@ def test_a_restless_value_is_believed_less_than_its_calm_neighbours() -> None:
     gathered.refit()
     cells = np.arange(2, 8)  # everything, "other", then the values
     orders, parents = np.ones(6, int), np.full((6, 2), -1)
-    scatter = gathered.of(0, tables.layout)
-    scattered = 1 / np.sqrt(scatter.sizes_of(cells, orders, parents)[0])
+    found = gathered.of(0, tables.layout)
+    expected = tables.expected[:, 0][:, cells]
+    scattered = 1 / np.sqrt(found.sizes_of(expected, cells, orders, parents)[0])
     assert scattered[3] > 2 * np.delete(scattered, 3).max()
     assert 0.4 < scattered[3] < 1.0
 
     again = Dispersion(1, (1, 4))
     again.restore(gathered.to_arrays())
-    restored = again.of(0, tables.layout).sizes_of(cells, orders, parents)
-    np.testing.assert_array_equal(restored, scatter.sizes_of(cells, orders, parents))
+    restored = again.of(0, tables.layout).sizes_of(expected, cells, orders, parents)
+    np.testing.assert_array_equal(restored, found.sizes_of(expected, cells, orders, parents))
 
 
 def test_p_values_of_quiet_counts_are_uniform() -> None:
@@ -141,8 +205,9 @@ def test_p_values_of_quiet_counts_are_uniform() -> None:
         if number < 1000:
             continue
         cells = np.arange(2, 8)
-        scatter = gathered.of(0, tables.layout)
-        size = scatter.sizes_of(cells, np.ones(6, int), np.full((6, 2), -1))[0]
+        orders, parents = np.ones(6, int), np.full((6, 2), -1)
+        by_horizon = tables.expected[:, 0][:, cells]
+        size = gathered.of(0, tables.layout).sizes_of(by_horizon, cells, orders, parents)[0]
         observed, fair = tables.observed[0, 0][cells], tables.expected[0, 0][cells]
         p += spread_p_values(observed, fair, size, rng).tolist()
     ranked = np.sort(p)
@@ -153,13 +218,15 @@ def test_p_values_of_quiet_counts_are_uniform() -> None:
 
 def test_a_pair_is_as_restless_as_the_more_restless_of_its_values() -> None:
     own = np.array([[1.0, 4.0, 0.5, 9.0]])
-    scatter = Scatter(np.full((1, 3), 0.5), own)
+    known = Scatter(Scatter.alike(0.5, 1).values, own)
     cells, orders = np.array([0, 1, 9, 9]), np.array([0, 1, 2, 2])
     parents = np.array([[-1, -1], [-1, -1], [1, 3], [0, 2]])
-    np.testing.assert_allclose(scatter.sizes_of(cells, orders, parents)[0], [4, 1, 4 / 9, 4])
+    size = known.sizes_of(np.ones((1, 4)), cells, orders, parents)
+    np.testing.assert_allclose(size[0], [4, 1, 4 / 9, 4])
 
 
 def test_sizes_are_one_over_the_squared_scatter() -> None:
     fresh, _ = watched(0.5, slices=1)
-    sizes = fresh.of(0).sizes(np.array([0, 1, 2, 1]))
-    np.testing.assert_allclose(sizes, 1 / of(fresh)[:, [0, 1, 2, 1]] ** 2)
+    orders = np.array([0, 1, 2, 1])
+    sizes = fresh.of(0).sizes(np.ones((2, 4)), orders)
+    np.testing.assert_allclose(sizes, 1 / of(fresh)[:, orders] ** 2)

@@ -176,7 +176,7 @@ def judged(
     tables = Horizons((0, 1, 2), len(OUTCOMES), SETTINGS.detection.horizons)
     for piece in coded(town.slices(slices), nodes):
         tables.push(piece, nodes.sizes()[:3])
-    scatter = Scatter(np.full((len(tables.horizons), 3), 0.1))
+    scatter = Scatter.alike(0.1, len(tables.horizons))
     return attribute(OUTCOMES.index(outcome), tables, scatter, 3.0, 5, 6, settled), nodes
 
 
