@@ -30,6 +30,8 @@ LEAST_SHOWN = 5.0
 """Failures that a cell must expect to show its scatter at once: small counts take weeks."""
 SHOWN = 4
 """Times its length that history must last to show how a horizon scatters: it fits itself."""
+DOUBT = 2.0
+"""Standard errors by which a value may be more restless yet than its own history shows."""
 OUTLIER = 9.0
 """Of its usual variance a squared deviation counts at most so often: it may be an incident."""
 MEMORY_TICKS = 2688.0
@@ -68,7 +70,8 @@ class Dispersion:
         """Attribute → (3, outcomes, horizons, nodes): weights, weighted excess variances, and
         weighted logarithms of the failures expected."""
         self._ratio: dict[int, np.ndarray] = {}
-        """Attribute → (outcomes, horizons, nodes): a value's variance over the usual one."""
+        """Attribute → (2, outcomes, horizons, nodes): a value's variance over the usual one, and
+        its standard error."""
 
     def observe(self, tables: Horizons, ticks: int, busy: np.ndarray) -> None:
         """Take a snapshot of the tables, of every horizon that has passed since its last one.
@@ -205,7 +208,8 @@ class Dispersion:
             prior = worth * 0.5 / usual**2
             # Upward only: a value that has been calm so far may have its first storm tomorrow.
             ratio = (prior * usual + excess) / (prior + weight) / usual
-            self._ratio[attribute] = np.maximum(ratio, 1.0)
+            error = 1 / np.sqrt(prior + weight) / usual
+            self._ratio[attribute] = np.array([np.maximum(ratio, 1.0), error])
 
     def of(self, outcome: int, layout: Layout | None = None) -> Scatter:
         """The scatter of an outcome.
@@ -216,14 +220,16 @@ class Dispersion:
         if layout is None:
             return Scatter(self._fitted[outcome])
         own = np.ones((len(self._horizons), layout.singles))
+        error = np.zeros(own.shape)
         for position, attribute in enumerate(layout.attributes):
             ratio = self._ratio.get(attribute)
             if ratio is None:
                 continue
             start = layout.starts[1 + position]
-            width = min(ratio.shape[2], layout.room[position])
-            own[:, start : start + width] = ratio[outcome][:, :width]
-        return Scatter(self._fitted[outcome], own)
+            width = min(ratio.shape[3], layout.room[position])
+            own[:, start : start + width] = ratio[0, outcome][:, :width]
+            error[:, start : start + width] = ratio[1, outcome][:, :width]
+        return Scatter(self._fitted[outcome], own, DOUBT * error)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything needed to restore it."""

@@ -77,8 +77,10 @@ class Scan(Cells):
             score = float(gates[h, j])
             if everything and self._drowns(h, j, score):
                 h, j, score = whole, 0, float(gates[whole, 0])
+        several = None if storm else self._shared(h, j, score)
+        if several is not None:
+            h, j, score = several
         if not storm:
-            h, j, score = self._shared(h, j, score) or (h, j, score)
             part = None if self.counted else Threes(self).best(self.scores, score)
             if part is not None:
                 return self._suspect(
@@ -94,7 +96,10 @@ class Scan(Cells):
         third = self._third(h, chain[-1])
         if third != named[-1]:
             named.append(third)
-        return self._suspect(tuple(named), h, score, self._p_value(h, j), gates)
+        p_value = self._p_value(h, j)
+        if several is not None:  # the worst of them says less than all
+            p_value = min(p_value, float(np.exp(-score)) / self.tests)
+        return self._suspect(tuple(named), h, score, p_value, gates)
 
     def _suspect(
         self,

@@ -28,6 +28,8 @@ class Scatter:
     values: np.ndarray  # (horizons, 3, volumes)
     own: np.ndarray | None = None  # (horizons, singles)
     """A single value's variance over that of all values."""
+    doubt: np.ndarray | None = None  # (horizons, singles)
+    """By how much more of that its variance may be larger yet, as far as large counts go."""
 
     @staticmethod
     def alike(s: float, horizons: int) -> Scatter:
@@ -65,9 +67,19 @@ class Scatter:
         size = self.sizes(expected, orders)
         if self.own is not None:
             single, pair = orders < 2, orders == 2
-            size[:, single] /= self.own[:, cells[single]]
-            size[:, pair] /= np.maximum(self.own[:, parents[pair]].max(axis=2), 1.0)
+            size[:, single] /= self._own(expected[:, single], cells[single, None])
+            size[:, pair] /= self._own(expected[:, pair], parents[pair])
         return size
+
+    def _own(self, expected: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """The largest variance of some values over that of all, (horizons, cells)."""
+        assert self.own is not None
+        own = self.own[:, values]
+        if self.doubt is not None:
+            small, large = np.log(VOLUMES)
+            share = np.clip((np.log(np.maximum(expected, 1.0)) - small) / (large - small), 0.0, 1.0)
+            own = own + share[:, :, None] * self.doubt[:, values]
+        return np.asarray(own.max(axis=2, initial=1.0))
 
 
 @dataclass(slots=True)

@@ -299,6 +299,12 @@ def test_values_with_few_failures_each_are_named_where_several_are_hit_at_once()
     assert found.suspects[0].observed[-1] == 3
 
 
+def test_several_values_speak_with_all_their_evidence_in_the_q_value_too() -> None:
+    (found,) = just_now(failures=4, hit=8, values=40, usual=0.0008).suspects
+    assert found.score > 5
+    assert found.p_value < found.q_value <= 1.001 * np.exp(-found.score)
+
+
 def test_two_values_with_few_failures_each_are_chance() -> None:
     assert not just_now(failures=4, hit=2, values=40, usual=0.0001).suspects
 

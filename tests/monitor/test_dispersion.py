@@ -10,10 +10,11 @@ from monitor.dispersion import Dispersion
 from monitor.encoding import Coded
 from monitor.significance import scatter, spread_p_values
 from monitor.slices import aggregate
-from monitor.window import QUANTUM, Horizons
+from monitor.window import QUANTUM, Horizons, Layout
 from tests.monitor.towns import start_of
 
 QUIET = np.zeros(1, bool)
+LAYOUT = Layout.build((0,), (5,))
 
 
 def watched(
@@ -223,6 +224,28 @@ def test_a_pair_is_as_restless_as_the_more_restless_of_its_values() -> None:
     parents = np.array([[-1, -1], [-1, -1], [1, 3], [0, 2]])
     size = known.sizes_of(np.ones((1, 4)), cells, orders, parents)
     np.testing.assert_allclose(size[0], [4, 1, 4 / 9, 4])
+
+
+def test_a_large_count_of_a_value_that_is_hardly_known_is_believed_less() -> None:
+    own, doubt = np.array([[1.0, 1.0]]), np.array([[0.0, 3.0]])
+    sure = Scatter(Scatter.alike(0.5, 1).values, own)
+    unsure = Scatter(sure.values, own, doubt)
+    cells, orders, parents = np.ones(4, int), np.ones(4, int), np.full((4, 2), -1)
+    expected = np.array([[1.0, 10.0, 40.0, 400.0]])
+    ratio = sure.sizes_of(expected, cells, orders, parents) / unsure.sizes_of(
+        expected, cells, orders, parents
+    )
+    np.testing.assert_allclose(ratio[0], [1, 1, 4, 4])
+
+
+def test_doubt_about_a_value_fades_with_what_is_seen_of_it() -> None:
+    doubts = []
+    for slices in (60, 240, 960):
+        _, gathered = watched(0.3, slices=slices)
+        doubt = gathered.of(0, LAYOUT).doubt
+        assert doubt is not None
+        doubts.append(float(doubt[0, LAYOUT.cell(((0, 1),))]))
+    assert doubts[0] > doubts[1] > doubts[2] > 0
 
 
 def test_sizes_are_one_over_the_squared_scatter() -> None:
