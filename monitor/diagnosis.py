@@ -102,7 +102,7 @@ class Monitor:
         self.gram = GramSum(attributes, outcomes)
         self.window: deque[Coded] = deque()
         self.failures: deque[Failures] = deque()
-        self.dispersion = Dispersion(outcomes, detection.horizons)
+        self.dispersion = Dispersion(outcomes, detection.horizons, counted=self._counted)
         self.baseline: Baseline | None = None
         self.masks: tuple[Mask, ...] = ()
         self.incidents: tuple[Incident, ...] = ()

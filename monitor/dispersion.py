@@ -58,10 +58,18 @@ class Dispersion:
         outcomes: how many.
         horizons: in slices; longer ones scatter differently from shorter ones.
         capacity: samples kept per outcome, order and horizon; the oldest leave first.
+        counted: outcomes whose failures are counted: they come in blocks, so a large count says
+            nothing of how large counts scatter otherwise.
     """
 
-    def __init__(self, outcomes: int, horizons: tuple[int, ...], capacity: int = KEPT) -> None:
-        self._horizons = horizons
+    def __init__(
+        self,
+        outcomes: int,
+        horizons: tuple[int, ...],
+        capacity: int = KEPT,
+        counted: frozenset[int] = frozenset(),
+    ) -> None:
+        self._horizons, self._counted = horizons, counted
         shape = (outcomes, len(horizons), ORDERS)
         self._samples = np.zeros((*shape, capacity, 2), np.float32)
         self._count = np.zeros(shape, np.int64)
@@ -107,19 +115,20 @@ class Dispersion:
                 seen = observed[end - span : end].sum(axis=0)
                 for o in (int(o) for o in np.flatnonzero(fair > LEAST_EXPECTED)):
                     self._append((o, h, 0), np.array([[seen[o], fair[o]]]))
+        rated = [o for o in range(len(self._count)) if o not in self._counted]
         shown = [
             (h, span) for h, span in enumerate(self._horizons) if SHOWN * span <= len(observed)
         ]
         for h, span in shown:
             every = max(SNAPSHOT_TICKS // (2 * span), 1)
             for i, (seen_by, fair_by) in enumerate(tables.past(span)):
-                for o in range(len(seen_by)) if i % every == 0 else ():
+                for o in rated if i % every == 0 else ():
                     enough = np.where(fair_by[o] < LEAST_SHOWN, 0.0, fair_by[o])
                     self._sample(o, h, tables.layout, seen_by[o], enough)
         self.refit()
         for h, span in shown:
             for seen_by, fair_by in tables.past(span):
-                for o in range(len(seen_by)):
+                for o in rated:
                     enough = np.where(fair_by[o] < LEAST_SHOWN, 0.0, fair_by[o])
                     self._watch(o, h, tables.layout, seen_by[o], enough)
         self.refit()
@@ -194,7 +203,7 @@ class Dispersion:
             samples = self._samples[key][: min(int(self._count[key]), capacity)].astype(float)
             observed, expected = samples.T
             every = scatter(observed, expected, PRIOR, PRIOR_CELLS[key[2]])
-            some = expected >= large
+            some = (expected >= large) & (key[0] not in self._counted)
             self._fitted[(*key, 0)] = every
             self._fitted[(*key, 1)] = scatter(
                 observed[some], expected[some], every, LARGE_CELLS, truncated=True
@@ -229,7 +238,8 @@ class Dispersion:
             width = min(ratio.shape[3], layout.room[position])
             own[:, start : start + width] = ratio[0, outcome][:, :width]
             error[:, start : start + width] = ratio[1, outcome][:, :width]
-        return Scatter(self._fitted[outcome], own, DOUBT * error)
+        doubt = 0.0 if outcome in self._counted else DOUBT
+        return Scatter(self._fitted[outcome], own, doubt * error)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything needed to restore it."""
