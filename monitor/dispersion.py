@@ -6,6 +6,8 @@ others; it is believed to be so as far as its own history shows, and never to be
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from monitor.attribution import VOLUMES, Scatter
@@ -115,23 +117,30 @@ class Dispersion:
                 seen = observed[end - span : end].sum(axis=0)
                 for o in (int(o) for o in np.flatnonzero(fair > LEAST_EXPECTED)):
                     self._append((o, h, 0), np.array([[seen[o], fair[o]]]))
-        rated = [o for o in range(len(self._count)) if o not in self._counted]
-        shown = [
-            (h, span) for h, span in enumerate(self._horizons) if SHOWN * span <= len(observed)
-        ]
-        for h, span in shown:
-            every = max(SNAPSHOT_TICKS // (2 * span), 1)
-            for i, (seen_by, fair_by) in enumerate(tables.past(span)):
-                for o in rated if i % every == 0 else ():
-                    enough = np.where(fair_by[o] < LEAST_SHOWN, 0.0, fair_by[o])
-                    self._sample(o, h, tables.layout, seen_by[o], enough)
+        longest = len(observed) // SHOWN
+        for o, h, i, by_cell, fair_by_cell in self._large(tables, longest):
+            if i % max(SNAPSHOT_TICKS // (2 * self._horizons[h]), 1) == 0:
+                self._sample(o, h, tables.layout, by_cell, fair_by_cell)
         self.refit()
-        for h, span in shown:
-            for seen_by, fair_by in tables.past(span):
-                for o in rated:
-                    enough = np.where(fair_by[o] < LEAST_SHOWN, 0.0, fair_by[o])
-                    self._watch(o, h, tables.layout, seen_by[o], enough)
+        for o, h, _, by_cell, fair_by_cell in self._large(tables, longest):
+            self._watch(o, h, tables.layout, by_cell, fair_by_cell)
         self.refit()
+
+    def _large(
+        self, tables: Horizons, longest: int
+    ) -> Iterator[tuple[int, int, int, np.ndarray, np.ndarray]]:
+        """Past windows of the horizons up to `longest` slices, of outcomes that are not counted.
+
+        Yields:
+            Outcome, horizon, number of the window, and its tables, in which only cells that expect
+            enough to show their scatter at once expect anything.
+        """
+        for h, span in enumerate(self._horizons):
+            for i, (observed, expected) in enumerate(tables.past(span) if span <= longest else ()):
+                for o in range(len(observed)):
+                    if o not in self._counted:
+                        fair = np.where(expected[o] < LEAST_SHOWN, 0.0, expected[o])
+                        yield o, h, i, observed[o], fair
 
     def _sample(
         self, o: int, h: int, layout: Layout, observed: np.ndarray, expected: np.ndarray

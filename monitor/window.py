@@ -167,6 +167,12 @@ class Table:
         out[self.many[here] - first] = self.expected_of_many[outcome, here]
         return out
 
+    def add_to(self, observed: np.ndarray, expected: np.ndarray, sign: int = 1) -> None:
+        """Add it to whole tables, (outcomes, size), in place; −1 drops it again."""
+        for o in range(len(observed)):  # row by row: a third faster than one indexed assignment
+            observed[o][self.failed] += sign * self.observed[o]
+            expected[o][self.cells] += sign * self.expected(o)
+
 
 def tabulate(coded: Coded, layout: Layout) -> Table:
     """Failures observed and expected per cell of one slice."""
@@ -256,9 +262,7 @@ class Horizons:
         for end in range(len(tables), span - 1, -span):
             observed, expected = self._zeros()[0], self._zeros()[0]
             for table in tables[end - span : end]:
-                for o in range(self._outcomes):
-                    observed[o][table.failed] += table.observed[o]
-                    expected[o][table.cells] += table.expected(o)
+                table.add_to(observed, expected)
             yield observed, expected
 
     def slice_expected(
@@ -281,9 +285,7 @@ class Horizons:
         return out[:size]
 
     def _add(self, i: int, table: Table, sign: int) -> None:
-        for o in range(self._outcomes):  # row by row: a third faster than one indexed assignment
-            self.observed[i, o][table.failed] += sign * table.observed[o]
-            self.expected[i, o][table.cells] += sign * table.expected(o)
+        table.add_to(self.observed[i], self.expected[i], sign)
 
     def _relayout(self, sizes: tuple[int, ...]) -> None:
         self.layout = Layout.build(self.layout.attributes, sizes)

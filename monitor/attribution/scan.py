@@ -40,6 +40,9 @@ ALONE = 2
 class Scan(Cells):
     """Which cell fails most beyond what is fair, and how specifically it is to be named."""
 
+    scores: np.ndarray
+    """(horizons, cells) what `gates` last returned, weak candidates included."""
+
     def _rest(self) -> np.ndarray:
         """How elevated the rest of the traffic is (at least 1), per horizon and cell."""
         o, e, k = self.observed, self.expected, LEAVE_ONE_OUT

@@ -32,8 +32,6 @@ class Part:
     horizon: int
     score: float
     p_value: float
-    observed: float
-    expected: float
 
 
 class Threes:
@@ -202,4 +200,4 @@ class Threes:
             ):
                 return None
         p_value = float(excess_p_value(o[h], fair[h], size[h]))
-        return Part(conditions, h, float(score[h]), p_value, float(o[h]), float(e[h]))
+        return Part(conditions, h, float(score[h]), p_value)

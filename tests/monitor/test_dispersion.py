@@ -154,6 +154,17 @@ def test_restored_it_goes_on_as_before() -> None:
     np.testing.assert_array_equal(of(fresh), of(gathered))
 
 
+def test_what_an_older_version_gathered_is_gathered_anew() -> None:
+    fresh, gathered = watched(0.5)
+    older = gathered.to_arrays()
+    older["fitted"] = older["fitted"][..., 0]  # before volumes were told apart
+    before = of(fresh).copy()
+    fresh.restore(older)
+    np.testing.assert_array_equal(of(fresh), before)
+    fresh.refit()  # and nothing of it is left to be fitted
+    np.testing.assert_array_equal(of(fresh), before)
+
+
 def test_a_restless_value_is_believed_less_than_its_calm_neighbours() -> None:
     rng = np.random.default_rng(5)
     tables = Horizons((0,), 1, (1, 4))
