@@ -33,19 +33,23 @@ class Coded:
     expected: np.ndarray  # (m, outcomes) expected failures per event, scored on arrival
 
     def compact(self) -> Coded:
-        """The same, in less memory."""
-        narrow = self.expected.astype(np.float32)
+        """The same, in less memory; columns lie together, for that is how they are read."""
+        narrow = self.expected.astype(np.float32, order="F")
         exact = bool((narrow == self.expected).all())
         return Coded(
             self.slice.compact(),
             narrowed(self.local, np.int16),
-            narrow if exact else self.expected,
+            narrow if exact else np.asfortranarray(self.expected),
         )
 
     @property
     def exposure(self) -> np.ndarray:
         """(m,) events whose failures are expected: the weight, and 1 for a carrier (counts.py)."""
         return exposure(self.slice)
+
+    def exposure_of(self, rows: np.ndarray) -> np.ndarray:
+        """The same of some rows."""
+        return np.asarray(np.maximum(self.slice.weight[rows], 1))
 
 
 def exposure(piece: Slice) -> np.ndarray:
@@ -174,7 +178,7 @@ class GramSum:
     """XᵀX of a window as a running sum over slices; exact, so add then drop is nothing.
 
     Node order: outcomes first, then attribute nodes by attribute and number, with spare room
-    that doubles when an attribute outgrows it.
+    that doubles when an attribute outgrows it. Of two nodes the earlier one is the row.
     """
 
     def __init__(self, attributes: int, outcomes: int) -> None:
@@ -214,25 +218,52 @@ class GramSum:
         if not len(piece.weight):
             return
         width, offsets = self._width(), self._offsets()
-        # every node of a row, as columns; absent ones point at a spare last column
-        nodes = np.where(coded.local >= 0, coded.local + offsets, width)
-        failed = np.where(piece.failed, np.arange(self._outcomes), width)
-        columns = np.concatenate([failed, nodes], axis=1)
-        # only the nodes present, so that the table of pairs stays small
-        present = np.flatnonzero(np.bincount(columns.ravel(), minlength=width + 1)[:width])
+        # the node of each attribute, a row per attribute; absent ones point at a spare last node
+        local = np.ascontiguousarray(coded.local.T)
+        nodes = np.where(local >= 0, local + offsets[:, None], width)
+        # only the nodes present, so that the tables of pairs stay small
+        present = np.flatnonzero(np.bincount(nodes.ravel(), minlength=width + 1)[:width])
         place = np.full(width + 1, len(present), np.int64)
         place[present] = np.arange(len(present))
-        columns, side = place[columns], len(present) + 1
-        pairs = np.triu_indices(columns.shape[1])
-        counts = np.zeros(side * side)
-        for first in range(0, len(columns), _ROWS_AT_ONCE):
-            some = columns[first : first + _ROWS_AT_ONCE]
-            keys = some[:, pairs[0]] * side + some[:, pairs[1]]
-            weight = piece.weight[first : first + _ROWS_AT_ONCE].astype(float)
-            counts += np.bincount(keys.ravel(), np.repeat(weight, keys.shape[1]), side * side)
-        total = counts.reshape(side, side)[:-1, :-1]
-        upper = np.triu(total, 1)
-        self._sum[np.ix_(present, present)] += sign * (upper + upper.T + np.diag(np.diag(total)))
+        weight = piece.weight.astype(float)
+        for first in range(0, len(weight), _ROWS_AT_ONCE):
+            some = slice(first, first + _ROWS_AT_ONCE)
+            self._add_pairs(present, place[nodes[:, some]], sign * weight[some])
+        self._add_failures(coded, nodes, sign)
+
+    def _add_pairs(self, present: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> None:
+        """Add the rows' weights to every pair of their nodes.
+
+        Args:
+            present: nodes, ascending; attributes follow each other.
+            columns: (attributes, m) place in `present` of each row's node, or behind its end.
+            weight: (m,) of each row.
+        """
+        for a, column in enumerate(columns):
+            known = column < len(present)
+            others, weights = columns[a:], weight  # each with itself and all that follow
+            if not known.all():
+                column, others, weights = column[known], others[:, known], weight[known]
+            if not len(column):
+                continue
+            first, last = int(column.min()), int(column.max())
+            high, wide = last + 1 - first, len(present) + 1 - first
+            keys = (column - first) * wide + (others - first)
+            counts = np.bincount(keys.ravel(), np.tile(weights, len(keys)), high * wide)
+            here = np.ix_(present[first : last + 1], present[first:])
+            self._sum[here] += counts.reshape(high, wide)[:, :-1]
+
+    def _add_failures(self, coded: Coded, nodes: np.ndarray, sign: int) -> None:
+        """Add the pairs of outcomes with each other and with nodes; failures are few."""
+        piece, width = coded.slice, self._width()
+        for o in range(self._outcomes):
+            rows = np.flatnonzero(piece.failed[:, o])
+            weight = piece.weight[rows].astype(float)
+            with_nodes = np.bincount(
+                nodes[:, rows].ravel(), np.tile(weight, len(nodes)), width + 1
+            )[:width]
+            with_nodes[o : self._outcomes] = weight @ piece.failed[rows, o:]
+            self._sum[o] += sign * with_nodes
 
     def encode(self, nodes: Nodes, min_count: int, max_nodes: int) -> Encoding:
         """The window's nodes with at least `min_count` rows, the most frequent first kept."""
@@ -257,10 +288,11 @@ class GramSum:
             keep = np.zeros(len(where), bool)
             keep[ranked[:max_nodes]] = True
         where = where[keep]
+        upper = self._sum[np.ix_(where, where)]
         return Encoding(
             np.concatenate(attribute)[keep],
             np.concatenate(number)[keep],
-            self._sum[np.ix_(where, where)],
+            upper + np.triu(upper, 1).T,
             self.rows,
             nodes.rare(),
         )

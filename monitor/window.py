@@ -8,7 +8,7 @@ and adding then dropping a slice changes nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
@@ -86,6 +86,12 @@ class Layout:
                 out[o, start:end] = np.bincount(cell, weight, end - start + 1)[1:]
         return out
 
+    def present(self, table: np.ndarray) -> np.ndarray:
+        """Cells above 0 of every block, (blocks,)."""
+        above = table > 0
+        ends = pairwise((*self.starts, self.size))
+        return np.array([np.count_nonzero(above[start:end]) for start, end in ends])
+
     def block_of(self, cells: np.ndarray) -> np.ndarray:
         """Block of each cell."""
         return np.searchsorted(np.array(self.starts), cells, side="right") - 1
@@ -109,6 +115,17 @@ class Layout:
         for place, number in places:
             at = at * self.room[place] + number
         return self.starts[b] + at
+
+    def pairs(
+        self, first: tuple[np.ndarray, np.ndarray], second: tuple[np.ndarray, np.ndarray]
+    ) -> np.ndarray:
+        """Cells of pairs of values, each given by positions in `attributes` and node numbers."""
+        swap = first[0] > second[0]
+        p, q = np.where(swap, (second[0], first[0]), (first[0], second[0]))
+        one, two = np.where(swap, (second[1], first[1]), (first[1], second[1]))
+        k = len(self.attributes)
+        block = 1 + k + p * k - p * (p + 1) // 2 + q - p - 1  # as `combinations` lists them
+        return np.asarray(np.array(self.starts)[block] + one * np.array(self.room)[q] + two)
 
     def parents(self, cells: np.ndarray) -> np.ndarray:
         """(n, 2) the two singles of each pair; -1 for other cells."""
@@ -136,6 +153,7 @@ class Table:
     failed: np.ndarray  # (f,) int32, the cells with any failure
     observed: np.ndarray  # (outcomes, f) int32, of `failed`
     blocks: np.ndarray  # (blocks + 1,) where each block's cells begin
+    failing: np.ndarray  # (r,) int32, the slice's rows with any failure
 
     @staticmethod
     def of(
@@ -144,6 +162,7 @@ class Table:
         failed: np.ndarray,
         observed: np.ndarray,
         blocks: np.ndarray,
+        failing: np.ndarray,
     ) -> Table:
         """Half the memory of what is given, and exactly the same."""
         quanta = expected / QUANTUM
@@ -158,6 +177,7 @@ class Table:
             failed.astype(np.int32),
             observed.astype(np.int32),
             blocks,
+            failing.astype(np.int32),
         )
 
     def expected(self, outcome: int, first: int = 0, last: int | None = None) -> np.ndarray:
@@ -167,11 +187,19 @@ class Table:
         out[self.many[here] - first] = self.expected_of_many[outcome, here]
         return out
 
-    def add_to(self, observed: np.ndarray, expected: np.ndarray, sign: int = 1) -> None:
-        """Add it to whole tables, (outcomes, size), in place; −1 drops it again."""
-        for o in range(len(observed)):  # row by row: a third faster than one indexed assignment
-            observed[o][self.failed] += sign * self.observed[o]
-            expected[o][self.cells] += sign * self.expected(o)
+    def add_to(self, *wholes: tuple[np.ndarray, np.ndarray], sign: int = 1) -> None:
+        """Add it to whole tables, in place.
+
+        Args:
+            wholes: failures observed and expected, each (outcomes, size).
+            sign: −1 drops it again.
+        """
+        failed, cells = self.failed.astype(np.intp), self.cells.astype(np.intp)
+        for o in range(len(self.observed)):  # row by row: faster than one indexed assignment
+            seen, fair = sign * self.observed[o], sign * self.expected(o)
+            for observed, expected in wholes:
+                observed[o][failed] += seen
+                expected[o][cells] += fair
 
 
 def tabulate(coded: Coded, layout: Layout) -> Table:
@@ -208,6 +236,7 @@ def tabulate(coded: Coded, layout: Layout) -> Table:
         present[failed],
         observed[:, failed],
         np.searchsorted(kept, np.array([*layout.starts, layout.size])),
+        failures,
     )
 
 
@@ -236,22 +265,26 @@ class Horizons:
         if not self.layout.fits(sizes):
             self._relayout(sizes)
         table = tabulate(coded, self.layout)
+        table.add_to(*self._sums(range(len(self.horizons))))
         for i, h in enumerate(self.horizons):
-            self._add(i, table, 1)
             if len(self._tables) >= h:
-                self._add(i, self._tables[-h], -1)
+                self._tables[-h].add_to(*self._sums([i]), sign=-1)
         self.slices.append(coded)
         self._tables.append(table)
 
     def replace(self, index: int, coded: Coded) -> None:
         """Exchange a slice for one with late rows folded in; `index` counts from the newest, −1."""
         old, new = self._tables[index], tabulate(coded, self.layout)
-        for i, h in enumerate(self.horizons):
-            if -index <= h:
-                self._add(i, old, -1)
-                self._add(i, new, 1)
+        sums = self._sums(i for i, h in enumerate(self.horizons) if -index <= h)
+        old.add_to(*sums, sign=-1)
+        new.add_to(*sums)
         self.slices[index] = coded
         self._tables[index] = new
+
+    def failing(self, index: int, outcome: int) -> np.ndarray:
+        """Rows of a slice that failed, ascending; `index` as in `slices`."""
+        rows = self._tables[index].failing
+        return np.asarray(rows[self.slices[index].slice.failed[rows, outcome]])
 
     def past(self, span: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Failures observed and expected, (outcomes, size), of windows of `span` slices.
@@ -260,10 +293,10 @@ class Horizons:
         """
         tables = list(self._tables)
         for end in range(len(tables), span - 1, -span):
-            observed, expected = self._zeros()[0], self._zeros()[0]
+            sums = self._zeros()[0], self._zeros()[0]
             for table in tables[end - span : end]:
-                table.add_to(observed, expected)
-            yield observed, expected
+                table.add_to(sums)
+            yield sums
 
     def slice_expected(
         self, index: int, outcome: int, attribute: int | None, size: int
@@ -284,14 +317,13 @@ class Horizons:
         out[table.cells[first:last] - start] = table.expected(outcome, first, last)
         return out[:size]
 
-    def _add(self, i: int, table: Table, sign: int) -> None:
-        table.add_to(self.observed[i], self.expected[i], sign)
+    def _sums(self, horizons: Iterable[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+        return [(self.observed[i], self.expected[i]) for i in horizons]
 
     def _relayout(self, sizes: tuple[int, ...]) -> None:
         self.layout = Layout.build(self.layout.attributes, sizes)
         self.observed, self.expected = self._zeros(), self._zeros()
         coded = list(self.slices)
         self._tables = deque((tabulate(c, self.layout) for c in coded), self._tables.maxlen)
-        for i, h in enumerate(self.horizons):
-            for table in list(self._tables)[-h:]:
-                self._add(i, table, 1)
+        for age, table in enumerate(reversed(self._tables)):
+            table.add_to(*self._sums(i for i, h in enumerate(self.horizons) if age < h))

@@ -33,8 +33,9 @@ def looks(tables: Horizons) -> float:
     """
     layout, slices = tables.layout, tables.horizons[-1]
     expected = tables.expected[-1]
-    new = np.add.reduceat(np.minimum(expected / slices, 1.0), layout.starts, axis=1)
-    present = np.add.reduceat(expected > 0, layout.starts, axis=1)
+    new = expected / slices
+    new = np.add.reduceat(np.minimum(new, 1.0, out=new), layout.starts, axis=1)
+    present = np.array([layout.present(table) for table in expected])
     lengths = np.array([len(block) for block in layout.blocks])
     share = 1.0 / (3.0 * np.bincount(lengths, minlength=3)[lengths])
     share[lengths == 0] *= np.exp(-WHOLE_PRICE)
@@ -90,7 +91,8 @@ class Cells:
         )
         self.pairs = np.flatnonzero(self.order == 2)
         self.size = scatter.sizes_of(self.expected, self.cells, self.order, parents)
-        present = np.add.reduceat(tables.expected[-1, outcome] > 0, self.layout.starts)
+        self.present = present = self.layout.present(tables.expected[-1, outcome])
+        """Per block of the layout: cells of which any failure is expected."""
         of_order = np.array([np.count_nonzero(lengths == n) for n in range(3)])
         self.price = (
             np.log(3.0)
@@ -111,11 +113,12 @@ class Cells:
         """Find the suspect's rows and count them slice by slice."""
         slices = self.tables.slices
         suspect.matches = [match(coded, suspect.conditions) for coded in slices]
+        suspect.places = [np.flatnonzero(hit) for hit in suspect.matches]
         counts = np.zeros((3, len(slices)))
-        for i, (coded, hit) in enumerate(zip(slices, suspect.matches, strict=True)):
-            weight = coded.slice.weight[hit]
-            counts[0, i] = weight[coded.slice.failed[hit, self.outcome]].sum()
-            counts[1, i] = coded.exposure[hit] @ self.fair[i][hit]
+        for i, (coded, rows) in enumerate(zip(slices, suspect.places, strict=True)):
+            weight = coded.slice.weight[rows]
+            counts[0, i] = weight[coded.slice.failed[rows, self.outcome]].sum()
+            counts[1, i] = coded.exposure_of(rows) @ self.fair[i][rows]
             counts[2, i] = weight.sum()
         suspect.observed, suspect.expected, suspect.rows = counts
 
@@ -127,6 +130,7 @@ class Cells:
         for i, coded in enumerate(slices):
             if coded.slice.start >= episode.until:
                 past.matches[i] = np.zeros(len(past.matches[i]), bool)
+                past.places[i] = past.places[i][:0]
                 past.observed[i] = past.expected[i] = 0
         if past.observed.sum() <= past.expected.sum():
             return
@@ -164,17 +168,16 @@ class Cells:
             whole = not suspect.conditions and all(m.all() for m in suspect.matches[first:last])
             whole = whole and not self.counted
             for s in range(first, last):
-                hit = suspect.matches[s]
-                if not hit.any():
+                rows, mu = suspect.places[s], self._mu[s]
+                if not len(rows):
                     continue
-                mu = self._mu[s]
                 if self.counted:  # the history's mix says little of what a bulk is made of
-                    gain = slices[s].slice.failed[hit, self.outcome] - mu[hit]
+                    gain = slices[s].slice.failed[rows, self.outcome] - mu[rows]
                 else:
-                    gain = np.full(hit.sum(), added) if added else mu[hit] * (factor - 1)
-                mu[hit] += gain
+                    gain = np.full(len(rows), added) if added else mu[rows] * (factor - 1)
+                mu[rows] += gain
                 if added or not whole:
-                    self._spread(block, slices[s], hit, gain)
+                    self._spread(block, slices[s], rows, gain)
             if whole and not added:
                 inner = self.expected[i - 1] if i else 0.0
                 block[:-1] = (self.expected[i] - inner) * (factor - 1)
@@ -193,10 +196,10 @@ class Cells:
         slices = self.tables.slices
         mu, failed, weight = [], [], []
         for s in range(first, last):
-            coded, hit = slices[s], suspect.matches[s]
-            mu.append(self._mu[s][hit])
-            weight.append(coded.exposure[hit])
-            failed.append(weight[-1] * coded.slice.failed[hit, self.outcome])
+            coded, rows = slices[s], suspect.places[s]
+            mu.append(self._mu[s][rows])
+            weight.append(coded.exposure_of(rows))
+            failed.append(weight[-1] * coded.slice.failed[rows, self.outcome])
         m, k, n = np.concatenate(mu), np.concatenate(failed), np.concatenate(weight)
         if not n.sum():
             return 0.0
@@ -204,10 +207,10 @@ class Cells:
         gain = k @ (np.log(m + share) - np.log(m * factor))  # both expect as many in total
         return share if gain > ADDED_PREFERENCE else 0.0
 
-    def _spread(self, block: np.ndarray, coded: Coded, hit: np.ndarray, gain: np.ndarray) -> None:
+    def _spread(self, block: np.ndarray, coded: Coded, rows: np.ndarray, gain: np.ndarray) -> None:
         assert self._place is not None
-        place = self._place[self.layout.cells(coded.local[hit])]
-        weights = np.repeat(gain * coded.exposure[hit], place.shape[1])
+        place = self._place[self.layout.cells(coded.local[rows])]
+        weights = np.repeat(gain * coded.exposure_of(rows), place.shape[1])
         block += np.bincount(place.ravel(), weights, len(block))
 
     def _ratio(
@@ -219,8 +222,8 @@ class Cells:
         o = float(suspect.observed[first:last].sum())
         e = 0.0
         for s in range(first, last):
-            hit = suspect.matches[s]
-            e += float(slices[s].exposure[hit] @ self._mu[s][hit])
+            rows = suspect.places[s]
+            e += float(slices[s].exposure_of(rows) @ self._mu[s][rows])
         if towards is None:
             return o / max(e, 1e-9)
         shrink = 1.0 / max(towards, 1.0)

@@ -180,9 +180,10 @@ class Scan(Cells):
             wanted = max(wanted, self._members(h, position)[2])
         least = self.min_failures * (ALONE if j < 0 else 1)
         whole = self.tables.expected[-1, self.outcome, 0]
+        most = self._most()
         for horizon in range(len(self.tables.horizons)) if j < 0 else (h,):
             for position in range(len(self.layout.attributes)):
-                if position in taken:
+                if position in taken or most[horizon, position] <= wanted:
                     continue
                 members, gains, total = self._members(horizon, position)
                 if len(members) < 2 or total <= wanted:
@@ -198,6 +199,28 @@ class Scan(Cells):
                 best = horizon, int(members[np.argmax(gains)]), total
         return best
 
+    def _most(self) -> np.ndarray:
+        """What the values of each attribute can hold together at most, (horizons, positions).
+
+        That is what `_members` finds where nothing else is elevated.
+        """
+        out = np.empty((len(self.observed), len(self.layout.attributes)))
+        for position, room in enumerate(self.layout.room):
+            start = self.layout.starts[1 + position]
+            here = slice(start, start + room)
+            o, e = self.observed[:, here], self.expected[:, here]
+            able = (o >= MEMBERS) & (o >= MIN_RATIO * e)
+            gains = np.where(able, excess_score(o, e, self.size[:, here]), 0.0)
+            gains = -np.sort(-gains, axis=1)[:, : max(int(able.sum(axis=1).max()), 1)]
+            sums = gains.cumsum(axis=1) - self._choices(position, gains.shape[1])
+            out[:, position] = sums.max(axis=1) - self.group_price
+        return out
+
+    def _choices(self, position: int, most: int) -> np.ndarray:
+        """ln C(n, k) of an attribute's n values, for k up to `most`."""
+        k = np.arange(1, most + 1)
+        return np.asarray(np.log(np.maximum(self.present[1 + position] - k + 1, 1) / k).cumsum())
+
     def _members(self, h: int, position: int) -> tuple[np.ndarray, np.ndarray, float]:
         """The values of an attribute that, together, speak loudest for having been hit.
 
@@ -211,7 +234,6 @@ class Scan(Cells):
         cells = np.arange(start, start + self.layout.room[position])
         o, e, size = self.observed[h, cells], self.expected[h, cells], self.size[h, cells]
         whole = self.observed[h, 0], self.expected[h, 0]
-        present = np.count_nonzero(self.tables.expected[-1, self.outcome, cells] > 0)
         members = np.zeros(0, np.int64)
         gains, total = np.zeros(len(cells)), 0.0
         for _ in range(3):
@@ -224,9 +246,7 @@ class Scan(Cells):
             if not len(able):
                 return cells[:0], gains[:0], 0.0
             able = able[np.argsort(-gains[able], kind="stable")]
-            k = np.arange(1, len(able) + 1)
-            choices = np.cumsum(np.log(np.maximum(present - k + 1, 1) / k))
-            sums = np.cumsum(gains[able]) - choices - self.group_price
+            sums = np.cumsum(gains[able]) - self._choices(position, len(able)) - self.group_price
             members = able[: int(np.argmax(sums)) + 1]
             total = float(sums.max())
         return cells[members], gains[members], total

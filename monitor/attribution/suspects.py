@@ -99,6 +99,8 @@ class Suspect:
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0))
     matches: list[np.ndarray] = field(default_factory=list)
     """Per slice: which rows are the cause's."""
+    places: list[np.ndarray] = field(default_factory=list)
+    """The same as numbers of rows."""
     ended: bool = False
     codes: tuple[int, ...] = ()
     """Error codes that gave it away."""

@@ -53,19 +53,6 @@ class Threes:
         """Age of each slice, 0 is the newest."""
         self._band = np.searchsorted(np.array(horizons), newest, side="right")
         """The shortest horizon that holds a slice."""
-        self._failed: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
-
-    def _rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What failed within the longest horizon: nodes, weights, and shortest horizons."""
-        if self._failed is None:
-            local, weight, band = [], [], []
-            for s, coded in enumerate(self._cells.tables.slices):
-                failed = np.flatnonzero(coded.slice.failed[:, self._cells.outcome])
-                local.append(coded.local[failed].astype(np.int64))
-                weight.append(coded.slice.weight[failed])
-                band.append(np.full(len(failed), self._band[s]))
-            self._failed = np.concatenate(local), np.concatenate(weight), np.concatenate(band)
-        return self._failed
 
     def best(self, scores: np.ndarray, threshold: float) -> Part | None:
         """The part that holds most nats above the threshold after the price of the search.
@@ -73,11 +60,10 @@ class Threes:
         Args:
             scores: (horizons, cells) of pairs against what is fair, weak ones included.
         """
-        guesses = []
         peaks = (scores + self._cells.price)[:, self._cells.pairs].max(axis=0, initial=0.0)
         diluted = np.flatnonzero(peaks > DILUTED)
-        for i in diluted[np.argsort(-peaks[diluted], kind="stable")[:PAIRS]]:
-            guesses += self._guess(int(self._cells.pairs[i]), threshold)
+        chosen = diluted[np.argsort(-peaks[diluted], kind="stable")[:PAIRS]]
+        guesses = self._guess(self._cells.pairs[chosen], threshold)
         guesses.sort(key=lambda guess: (-guess[0], guess[1]))
         seen: set[Conditions] = set()
         best: Part | None = None
@@ -92,68 +78,100 @@ class Threes:
                 best = part
         return best
 
-    def _guess(self, j: int, threshold: float) -> list[tuple[float, Conditions, float]]:
-        """Promising parts of a pair: guessed score, conditions, price."""
+    def _guess(self, pairs: np.ndarray, threshold: float) -> list[tuple[float, Conditions, float]]:
+        """Promising parts of pairs: guessed score, conditions, price."""
+        if not len(pairs):
+            return []
         cells, layout = self._cells, self._layout
-        pair = layout.conditions(int(cells.cells[j]))
-        local, weight, band = self._rows()
-        (first, one), (second, two) = pair
-        hit = np.flatnonzero((local[:, first] == one) & (local[:, second] == two))
-        local, weight, band = local[hit], weight[hit], band[hit]
-        horizons = len(cells.tables.horizons)
-        wanted = np.maximum(
-            SHARE * (cells.observed[:, j] - cells.expected[:, j]), cells.min_failures
-        )
-        others = [p for p, a in enumerate(layout.attributes) if a not in (first, second)]
-        e = cells.tables.expected[-1, cells.outcome]
-        starts = [layout.starts[1 + p] for p in others]
-        present = sum(
-            np.count_nonzero(e[start : start + layout.room[p]])
-            for start, p in zip(starts, others, strict=True)
-        )
-        price = float(cells.price[j] + np.log(max(present, 1)))
+        named = [layout.conditions(int(cell)) for cell in cells.cells[pairs]]
+        owner, band, weight, local = self._failures(named)
+        horizons, k = len(cells.tables.horizons), len(layout.attributes)
+        excess = cells.observed[:, pairs] - cells.expected[:, pairs]
+        wanted = np.maximum(SHARE * excess, cells.min_failures).T
+        place = {a: position for position, a in enumerate(layout.attributes)}
+        own = np.array([[place[a] for a, _ in pair] for pair in named])
+        numbers = np.array([[number for _, number in pair] for pair in named])
+        present = cells.present[1 : 1 + k]
+        others = np.maximum(present.sum() - present[own].sum(axis=1), 1)
+        prices = cells.price[pairs] + np.log(others)
         found = []
-        for p in others:
-            a, room = layout.attributes[p], layout.room[p]
-            value = local[:, a]
-            known = value > OTHER
+        for p in range(k):
+            room = layout.room[p]
+            free = (own != p).all(axis=1)
+            known = (local[p] > OTHER) & free[owner]
             seen = np.bincount(
-                band[known] * room + value[known], weight[known], horizons * room
-            ).reshape(horizons, room)
-            seen = seen.cumsum(axis=0)
-            able = seen >= wanted[:, None]
-            values = np.flatnonzero(able.any(axis=0))
+                (owner[known] * horizons + band[known]) * room + local[p][known],
+                weight[known],
+                len(pairs) * horizons * room,
+            ).reshape(len(pairs), horizons, room)
+            seen = seen.cumsum(axis=1)
+            able = seen >= wanted[:, :, None]
+            i, values = np.nonzero(able.any(axis=1))
             if not len(values):
                 continue
-            usual, size = self._usual(pair, a, values)
-            score = excess_score(seen[:, values], usual, size)
-            peak = np.where(able[:, values], score, 0.0).max(axis=0) - price
+            third = np.full(len(i), p), values
+            usual, size = self._usual(own[i], numbers[i], pairs[i], third)
+            score = excess_score(seen[i, :, values].T, usual, size)
+            peak = np.where(able[i, :, values].T, score, 0.0).max(axis=0) - prices[i]
             found += [
-                (float(peak[i]), tuple(sorted((*pair, (a, int(values[i]))))), price)
-                for i in np.flatnonzero(peak > threshold - GUESSED)
+                (
+                    float(peak[n]),
+                    tuple(sorted((*named[i[n]], (layout.attributes[p], int(values[n]))))),
+                    float(prices[i[n]]),
+                )
+                for n in np.flatnonzero(peak > threshold - GUESSED)
             ]
         return found
 
-    def _usual(self, pair: Conditions, a: int, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Failures to expect of a pair with each value of a third attribute if pairs say all.
+    def _failures(
+        self, pairs: list[Conditions]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """What failed of some pairs within the longest horizon.
 
         Returns:
-            They, and the least size κ of the pairs, (horizons, values).
+            Per failure of a pair: which pair, the shortest horizon that holds it, its weight, and
+            its nodes, (attributes, failures).
+        """
+        tables, attributes = self._cells.tables, self._layout.attributes
+        some = [tables.failing(s, self._cells.outcome) for s in range(len(tables.slices))]
+        rows = list(zip(tables.slices, some, strict=True))
+        local = np.concatenate([c.local[r][:, attributes] for c, r in rows]).T.astype(np.int64)
+        weight = np.concatenate([c.slice.weight[r] for c, r in rows])
+        band = np.repeat(self._band, [len(r) for r in some])
+        column = dict(zip(attributes, local, strict=True))
+        has = {value: column[value[0]] == value[1] for pair in pairs for value in pair}
+        hits = [np.flatnonzero(has[one] & has[two]) for one, two in pairs]
+        hit = np.concatenate(hits)
+        owner = np.repeat(np.arange(len(pairs)), [len(h) for h in hits])
+        return owner, band[hit], weight[hit], local[:, hit]
+
+    def _usual(
+        self,
+        own: np.ndarray,
+        numbers: np.ndarray,
+        pairs: np.ndarray,
+        third: tuple[np.ndarray, np.ndarray],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Failures to expect of pairs with a third value each if pairs say all.
+
+        Args:
+            own, numbers: (n, 2) positions and node numbers of the pairs' values.
+            pairs: (n,) their places among the cells.
+            third: (n,) positions and node numbers.
+
+        Returns:
+            They, and the least size κ of the pairs, (horizons, n).
         """
         cells, layout = self._cells, self._layout
-        numbers = []
-        for others in ((), (pair[0],), (pair[1],)):
-            start, following = (layout.cell((*others, (a, value))) for value in (0, 1))
-            numbers.append(start + (following - start) * values)
-        single, left, right = (np.searchsorted(cells.cells, number) for number in numbers)
-        both, one, two = np.searchsorted(
-            cells.cells, [layout.cell(pair), layout.cell(pair[:1]), layout.cell(pair[1:])]
-        )
+        single = np.array(layout.starts)[1 + third[0]] + third[1]
+        left, right = (layout.pairs((own[:, c], numbers[:, c]), third) for c in (0, 1))
+        single, left, right = (np.searchsorted(cells.cells, n) for n in (single, left, right))
+        one, two = cells.parents[pairs].T
         e = cells.expected
-        fair = e[:, left] * e[:, right] * (e[:, both] * e[:, 0])[:, None]
-        fair /= np.maximum(e[:, single] * (e[:, one] * e[:, two])[:, None], 1e-12)
+        fair = e[:, left] * e[:, right] * (e[:, pairs] * e[:, [0]])
+        fair /= np.maximum(e[:, single] * (e[:, one] * e[:, two]), 1e-12)
         size = np.minimum(
-            np.minimum(cells.size[:, left], cells.size[:, right]), cells.size[:, [both]]
+            np.minimum(cells.size[:, left], cells.size[:, right]), cells.size[:, pairs]
         )
         return fair, size
 
@@ -173,10 +191,10 @@ class Threes:
         horizons = len(cells.tables.horizons)
         counts = np.zeros((2, horizons))
         for s, coded in enumerate(cells.tables.slices):
-            hit = match(coded, conditions)
-            weight = coded.exposure[hit]
-            counts[0, self._band[s]] += weight @ coded.slice.failed[hit, cells.outcome]
-            counts[1, self._band[s]] += weight @ cells.mu(s)[hit]
+            rows = np.flatnonzero(match(coded, conditions))
+            weight = coded.exposure_of(rows)
+            counts[0, self._band[s]] += weight @ coded.slice.failed[rows, cells.outcome]
+            counts[1, self._band[s]] += weight @ cells.mu(s)[rows]
         o, e = counts.cumsum(axis=1)
         around = self._around(conditions)
         rest_o = cells.observed[:, around] - o[:, None]

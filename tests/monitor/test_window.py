@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -86,9 +86,9 @@ def test_thousands_of_slices_do_not_drift() -> None:
     start = tables.expected[0].copy()
     table = tabulate(one, tables.layout)
     for _ in range(20_000):
-        tables._add(0, table, 1)
+        table.add_to((tables.observed[0], tables.expected[0]))
     for _ in range(20_000):
-        tables._add(0, table, -1)
+        table.add_to((tables.observed[0], tables.expected[0]), sign=-1)
     np.testing.assert_array_equal(tables.expected[0], start)
 
 
@@ -134,10 +134,36 @@ def test_few_rows_and_many_make_the_same_table() -> None:
     assert table.observed.sum() == observed.sum()
 
 
+def test_pairs_have_the_same_numbers_whichever_value_comes_first() -> None:
+    layout = Layout.build((0, 2, 3, 5), (4, 9, 30, 2))
+    every = [
+        (p, u, q, v)
+        for p, q in permutations(range(4), 2)
+        for u in range(0, layout.room[p], 3)
+        for v in range(0, layout.room[q], 5)
+    ]
+    p, u, q, v = np.array(every).T
+    named = [
+        layout.cell(((layout.attributes[p], u), (layout.attributes[q], v))) for p, u, q, v in every
+    ]
+    np.testing.assert_array_equal(layout.pairs((p, u), (q, v)), named)
+
+
+def test_failing_rows_are_those_of_the_outcome() -> None:
+    tables, slices = Horizons((0, 1, 2), 2, HORIZONS), [coded(4, number) for number in range(7)]
+    for one in slices:
+        tables.push(one, SIZES)
+    for index in (0, 3, -1):
+        for outcome in range(2):
+            failed = np.flatnonzero(tables.slices[index].slice.failed[:, outcome])
+            np.testing.assert_array_equal(tables.failing(index, outcome), failed)
+            assert len(failed)
+
+
 def test_what_is_too_much_for_32_bits_is_kept_as_exactly() -> None:
     expected = np.array([[300.0 + QUANTUM, 0.5, 256.0, QUANTUM], [1.0, 0.25, 0.0, 1e6]])
     cells, none = np.arange(4), np.zeros(0, np.int64)
-    table = Table.of(cells, expected, none, np.zeros((2, 0)), np.array([0, 4]))
+    table = Table.of(cells, expected, none, np.zeros((2, 0)), np.array([0, 4]), none)
     assert table.many.tolist() == [0, 2, 3]
     for o, whole in enumerate(expected):
         for first in range(4):
