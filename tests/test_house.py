@@ -1,6 +1,8 @@
 """The house rules that no type checker knows."""
 
 import ast
+import doctest
+import importlib
 import json
 import re
 import subprocess
@@ -46,6 +48,15 @@ print(sorted(heavy & sys.modules.keys()), file=sys.stderr)
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("path", [p for p in CODE if ">>>" in p.read_text()], ids=str)
+def test_examples_in_docstrings_show_what_comes_out(path: Path) -> None:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    module = importlib.import_module(".".join(p for p in parts if p != "__init__"))
+    failed, tried = doctest.testmod(module)
+    assert tried
+    assert not failed
 
 
 def test_no_room_is_called_misc() -> None:

@@ -203,7 +203,7 @@ def evidence(observed: float, expected: float) -> float:
     The over-dispersion is the one built into the world (`monitor.simulation.drift`).
 
     >>> round(evidence(40, 10), 1)
-    13.8
+    16.4
     >>> evidence(9, 10)
     0.0
     """
