@@ -1,11 +1,14 @@
 """A tick, stage by stage: `python -m benchmarks.tick --json OUT`.
 
 Two simulated days of history, then ticks with LEAST warm-started, half of them while an incident
-rages. The do-nothing row is the same clock around an empty tick: a monitor without rows.
+rages. `--split 4` makes four values of each, for a world of some 3,000 nodes. The do-nothing row is
+the same clock around an empty tick: a monitor without rows.
 """
 
 from __future__ import annotations
 
+from argparse import BooleanOptionalAction
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +18,7 @@ import numpy as np
 from benchmarks._report import arguments, machine, publish
 from monitor.config import load
 from monitor.diagnosis import Monitor
+from monitor.domain import MISSING
 from monitor.edge.files import FileSource
 from monitor.learning import LeastLearner
 from monitor.replay import gather
@@ -34,10 +38,15 @@ def main() -> None:
     parser.add_argument("--rows-per-day", type=float, default=2_000_000)
     parser.add_argument("--ticks", type=int, default=16, help="measured ticks")
     parser.add_argument("--days", type=float, default=2.25, help="history before them")
+    parser.add_argument("--split", type=int, default=1, help="values that every value becomes")
+    parser.add_argument("--graph", action=BooleanOptionalAction, default=True, help="with LEAST")
     asked = parser.parse_args()
     where = machine()
     config = load(CONFIG, {})
-    settings, vocabulary = config.settings, Vocabulary(config.settings.schema)
+    learner = replace(config.settings.learner, max_nodes=1000 * asked.split)
+    settings = replace(config.settings, learner=learner)
+    unsplit = Vocabulary(settings.schema)
+    vocabulary = unsplit if asked.split == 1 else Vocabulary(settings.schema)
     world = World(7, asked.rows_per_day)
     measured = timedelta(hours=asked.ticks / 2)
     planned = plan_incidents(
@@ -45,16 +54,18 @@ def main() -> None:
         quiet_days=asked.days + measured / timedelta(days=2), effects=(200, 400),
     )  # fmt: skip
     world = world.having(planned, ())
-    learner = LeastLearner(settings.schema, settings.learner)
     monitor = Monitor(settings, vocabulary)
     seconds: dict[str, list[float]] = {}
     whole: list[float] = []
     nodes = rows = 0
     at = START
     while at < START + timedelta(days=asked.days) + measured:
-        piece = _slice(world, at, config, vocabulary)
-        if at >= START + timedelta(days=asked.days) - SLICE:
-            monitor.learner = learner  # the tick before the measured ones fits cold
+        piece = _slice(world, at, config, unsplit)
+        if asked.split > 1:
+            piece = _split(piece, unsplit, vocabulary, asked.split)
+        if asked.graph and at == START + timedelta(days=asked.days) - SLICE:
+            # the tick before the measured ones fits cold
+            monitor.learner = LeastLearner(settings.schema, settings.learner)
         tick = monitor.tick(piece)
         if at >= START + timedelta(days=asked.days):
             for stage, value in tick.diagnosis.seconds.items():
@@ -90,6 +101,22 @@ def _slice(world: World, at: datetime, config, vocabulary: Vocabulary) -> Slice:
         schema, window = config.settings.schema, config.settings.window
         data = gather(source.batches(), schema, window, datetime.now(UTC) + timedelta(days=3650))
         return next(iter(data.slices(window)))
+
+
+def _split(piece: Slice, before: Vocabulary, after: Vocabulary, parts: int) -> Slice:
+    """The slice with every value drawn from some values of its own, in `after`'s codes."""
+    rng = np.random.default_rng(int(piece.start.astype(np.int64)))
+    columns = []
+    for a, column in enumerate(piece.values.T):
+        keys = column.astype(np.int64) * parts + rng.integers(parts, size=len(column))
+        present, place = np.unique(keys, return_inverse=True)
+        texts = [_part(before, a, *divmod(int(key), parts)) for key in present]
+        columns.append(np.asarray(after.encode(a, texts))[place])
+    return Slice(piece.start, np.column_stack(columns), piece.failed, piece.weight)
+
+
+def _part(vocabulary: Vocabulary, attribute: int, code: int, part: int) -> str | None:
+    return None if code == MISSING else f"{vocabulary.text(attribute, code)}/{part}"
 
 
 def _row(stage: str, values: np.ndarray) -> dict[str, object]:

@@ -47,7 +47,7 @@ from monitor.incidents import track
 from monitor.learning import Learned, Learner
 from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
-from monitor.significance import thresholds
+from monitor.significance import surcharge, thresholds
 from monitor.slices import Slice, merge
 from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
@@ -333,6 +333,7 @@ class Monitor:
         detection = self.settings.detection
         ticks = timedelta(weeks=1) / self.settings.window.slice_length
         threshold, owed = thresholds(ticks * looks(self.tables), detection.false_alarms_per_week)
+        young = surcharge(owed, self.history.span / timedelta(weeks=1))
         findings: list[Finding] = []
         unexplained: dict[str, float] = {}
         elevated: set[str] = set()
@@ -341,7 +342,7 @@ class Monitor:
                 o,
                 self.tables,
                 self.dispersion.of(o, self.tables.layout),
-                threshold,
+                threshold + young,
                 detection.min_failures,
                 detection.max_causes,
                 self._settled(outcome),

@@ -160,3 +160,19 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
     base = BASE_THRESHOLD + math.log(BASE_ALARMS)
     owed = max(math.log(max(CHANCE * looks_per_week, 1e-9)) - base, 0.0)
     return base + owed - math.log(budget), owed
+
+
+def surcharge(owed: float, weeks: float) -> float:
+    """Nats asked on top of the threshold while it is hardly known which values are restless.
+
+    In the first week of a history what the number of looks asks for is asked twice; until the end
+    of the second this fades.
+
+    Args:
+        owed: part of the threshold that the number of looks asks for.
+        weeks: length of the history.
+
+    >>> [surcharge(3.0, weeks) for weeks in (0.3, 1.5, 4)]
+    [3.0, 1.5, 0.0]
+    """
+    return owed * min(max(2.0 - weeks, 0.0), 1.0)

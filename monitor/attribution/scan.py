@@ -86,8 +86,9 @@ class Scan(Cells):
         if not storm:
             part = None if self.counted else Threes(self).best(self.scores, score)
             if part is not None:
+                weighed = float(np.exp(-part.score)) / self.tests
                 return self._suspect(
-                    (part.conditions,), part.horizon, part.score, part.p_value, gates
+                    (part.conditions,), part.horizon, part.score, part.p_value, weighed, gates
                 )
         if j < 0:
             return None
@@ -102,7 +103,9 @@ class Scan(Cells):
         p_value = self._p_value(h, j)
         if several is not None:  # the worst of them says less than all
             p_value = min(p_value, float(np.exp(-score)) / self.tests)
-        return self._suspect(tuple(named), h, score, p_value, gates)
+            return self._suspect(tuple(named), h, score, p_value, p_value, gates)
+        weighed = p_value * float(np.exp(self.price[j])) / self.tests
+        return self._suspect(tuple(named), h, score, p_value, weighed, gates)
 
     def _suspect(
         self,
@@ -110,9 +113,15 @@ class Scan(Cells):
         h: int,
         score: float,
         p_value: float,
+        weighed: float,
         gates: np.ndarray,
     ) -> Suspect:
-        """What was found, with what else might have been."""
+        """What was found, with what else might have been.
+
+        Args:
+            weighed: the p-value, weighed by how much of the search falls to its class of cells: a
+                few values count as much as a thousand pairs, and "everything" as much as either.
+        """
         peaks = gates.max(axis=0)
         ranked = [int(i) for i in np.argsort(-peaks)[:12] if peaks[i] > 0]
         others = [
@@ -120,8 +129,8 @@ class Scan(Cells):
             for i in ranked
             if (conditions := self.layout.conditions(int(self.cells[i]))) != chain[-1]
         ]
-        p_all = np.exp(-np.maximum(peaks[peaks > 0] + self.price[peaks > 0], 0))
-        q = q_values(np.append(p_all, p_value), self.tests)[-1]
+        p_all = np.exp(-peaks[peaks > 0]) / self.tests
+        q = q_values(np.append(p_all, weighed), self.tests)[-1]
         return Suspect(chain[-1], h, score, p_value, float(q), chain, tuple(others[:5]))
 
     def _drowns(self, h: int, j: int, score: float) -> bool:

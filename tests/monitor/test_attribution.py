@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from monitor.attribution import (
+    WHOLE_PRICE,
     Attribution,
     Scatter,
     Settled,
@@ -15,7 +16,7 @@ from monitor.attribution import (
     match,
 )
 from monitor.encoding import Coded, Nodes
-from monitor.significance import BASE_THRESHOLD, thresholds
+from monitor.significance import BASE_THRESHOLD, surcharge, thresholds
 from monitor.slices import aggregate
 from monitor.window import QUANTUM, Horizons
 from tests.monitor.towns import (
@@ -299,6 +300,15 @@ def test_values_with_few_failures_each_are_named_where_several_are_hit_at_once()
     assert found.suspects[0].observed[-1] == 3
 
 
+def test_everything_is_no_less_likely_by_chance_for_the_thousand_pairs_beside_it() -> None:
+    suspect = judged(Town((Outage(46, 47, rate=0.12),)))[0].suspects[0]
+    assert suspect.conditions == ()
+    share = 1 / (
+        3 * len(SETTINGS.detection.horizons) * np.exp(WHOLE_PRICE)
+    )  # of the search that falls to it
+    assert suspect.p_value / share == pytest.approx(suspect.q_value)
+
+
 def test_several_values_speak_with_all_their_evidence_in_the_q_value_too() -> None:
     (found,) = just_now(failures=4, hit=8, values=40, usual=0.0008).suspects
     assert found.score > 5
@@ -364,3 +374,12 @@ def test_the_bar_rises_with_the_looks_and_with_the_logarithm_of_the_budget() -> 
     assert thresholds(2000.0, 0.5)[0] == pytest.approx(many + np.log(2))
     assert thresholds(1000.0, 0.25)[0] == pytest.approx(many + np.log(2))
     assert thresholds(1000.0, 0.25)[1] == owed
+
+
+def test_a_young_history_asks_twice_for_what_the_looks_ask_for() -> None:
+    weeks = np.linspace(0, 4, 81)
+    asked = np.array([surcharge(3.0, float(week)) for week in weeks])
+    assert (asked[weeks <= 1] == 3.0).all()
+    assert (np.diff(asked) <= 0).all()
+    assert (asked[weeks >= 2] == 0.0).all()
+    assert surcharge(0.0, 0.5) == 0.0
