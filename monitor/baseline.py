@@ -112,16 +112,16 @@ class Baseline:
             local: (m, attributes) node numbers.
             slot: time of day, in slices since local midnight.
         """
-        rate = np.tile(self.base * self.day[:, slot], (len(local), 1))
+        rate = np.repeat((self.base * self.day[:, slot])[:, None], len(local), axis=1)
         for a, multiplier in enumerate(self.multipliers):
-            if not multiplier.shape[1]:
+            nodes = multiplier.shape[1]
+            if not nodes:
                 continue
-            node = local[:, a]
-            inside = (node >= 0) & (node < multiplier.shape[1])
-            factor = multiplier[:, np.where(inside, node, 0)]
-            rate *= np.where(inside, factor, 1.0).T
-        rate = np.minimum(rate, 0.999)
-        return np.asarray(np.maximum(np.round(rate / QUANTUM), 1.0) * QUANTUM)
+            node = np.where((local[:, a] >= 0) & (local[:, a] < nodes), local[:, a], nodes)
+            for o, factors in enumerate(multiplier):
+                rate[o] *= np.append(factors, 1.0)[node]
+        np.minimum(rate, 0.999, out=rate)
+        return np.asarray(np.maximum(np.round(rate / QUANTUM), 1.0) * QUANTUM).T
 
 
 def _code_shares(

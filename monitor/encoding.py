@@ -7,7 +7,10 @@ as it was at its own time, also after a restart.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +18,10 @@ from monitor.domain import MISSING, OTHER, WindowSettings
 from monitor.slices import Slice, narrowed
 
 _NEVER = np.iinfo(np.int64).max
-_ROWS_AT_ONCE = 1 << 15
-"""Whose pairs are counted together: all of a large slice would need hundreds of megabytes."""
+_ROWS_AT_ONCE = 1 << 18
+"""Whose pairs are counted together, some 100 bytes a row at a time."""
+_WORTH_A_RUN = 128
+"""Cells that one run of cells must have on average, to be added run by run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +255,9 @@ class GramSum:
             high, wide = last + 1 - first, len(present) + 1 - first
             keys = (column - first) * wide + (others - first)
             counts = np.bincount(keys.ravel(), np.tile(weights, len(keys)), high * wide)
-            here = np.ix_(present[first : last + 1], present[first:])
-            self._sum[here] += counts.reshape(high, wide)[:, :-1]
+            counts = counts.reshape(high, wide)[:, :-1]
+            for there, here in _blocks(present[first : last + 1], present[first:]):
+                self._sum[there] += counts[here]
 
     def _add_failures(self, coded: Coded, nodes: np.ndarray, sign: int) -> None:
         """Add the pairs of outcomes with each other and with nodes; failures are few."""
@@ -288,14 +294,42 @@ class GramSum:
             keep = np.zeros(len(where), bool)
             keep[ranked[:max_nodes]] = True
         where = where[keep]
-        upper = self._sum[np.ix_(where, where)]
+        upper = np.empty((len(where), len(where)))
+        for there, here in _blocks(where, where):
+            upper[here] = self._sum[there]
+        gram = upper + upper.T
+        np.fill_diagonal(gram, np.diag(upper))
         return Encoding(
             np.concatenate(attribute)[keep],
             np.concatenate(number)[keep],
-            upper + np.triu(upper, 1).T,
+            gram,
             self.rows,
             nodes.rare(),
         )
+
+
+def _blocks(rows: np.ndarray, columns: np.ndarray) -> Iterator[tuple[Any, Any]]:
+    """Some rows and columns of a large matrix, block by block.
+
+    Args:
+        rows, columns: ascending.
+
+    Yields:
+        Indices into the large matrix, and into that of the rows and columns alone.
+    """
+    high, wide = _runs(rows), _runs(columns)
+    if len(high) * len(wide) * _WORTH_A_RUN > len(rows) * len(columns):
+        yield np.ix_(rows, columns), (slice(None), slice(None))
+        return
+    for (there, here), (across, along) in product(high, wide):
+        yield (there, across), (here, along)
+
+
+def _runs(places: np.ndarray) -> list[tuple[slice, slice]]:
+    """Ascending places as runs without holes: where they lie, and which of the places they are."""
+    ends = np.flatnonzero(np.diff(places) != 1) + 1
+    pairs = zip([0, *ends], [*ends, len(places)], strict=True)
+    return [(slice(int(places[i]), int(places[j - 1]) + 1), slice(i, j)) for i, j in pairs]
 
 
 def correlation(gram: np.ndarray, rows: int) -> np.ndarray:

@@ -76,15 +76,22 @@ class Layout:
         second = columns[block[1]]
         return np.where((first < 0) | (second < 0), -1, first * self.room[block[1]] + second)
 
-    def sums(self, local: np.ndarray, weights: Sequence[np.ndarray]) -> np.ndarray:
-        """Per weighting, the sum of every cell's rows, (weightings, size); block by block."""
-        columns = np.ascontiguousarray(local[:, self.attributes].astype(np.int64).T)
-        out = np.empty((len(weights), self.size))
+    def sums(
+        self, local: np.ndarray, weights: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Cells whose rows have any weight, ascending, and their sums, (weightings, cells)."""
+        columns = np.ascontiguousarray(local[:, self.attributes].T).astype(np.int64)
+        cells, sums = [], []
         for b, (start, end) in enumerate(pairwise((*self.starts, self.size))):
             cell = self._within(columns, b) + 1
-            for o, weight in enumerate(weights):
-                out[o, start:end] = np.bincount(cell, weight, end - start + 1)[1:]
-        return out
+            of_block = [np.bincount(cell, weight, end - start + 1)[1:] for weight in weights]
+            any_weight = of_block[0] > 0
+            for more in of_block[1:]:
+                any_weight |= more > 0
+            found = np.flatnonzero(any_weight)
+            cells.append(start + found)
+            sums.append(np.array([one[found] for one in of_block]))
+        return np.concatenate(cells), np.concatenate(sums, axis=1)
 
     def present(self, table: np.ndarray) -> np.ndarray:
         """Cells above 0 of every block, (blocks,)."""
@@ -195,49 +202,44 @@ class Table:
             sign: −1 drops it again.
         """
         failed, cells = self.failed.astype(np.intp), self.cells.astype(np.intp)
-        for o in range(len(self.observed)):  # row by row: faster than one indexed assignment
-            seen, fair = sign * self.observed[o], sign * self.expected(o)
-            for observed, expected in wholes:
-                observed[o][failed] += seen
-                expected[o][cells] += fair
+        for o in range(len(self.observed)):
+            seen, fair = sign * self.observed[o].astype(float), sign * self.expected(o)
+            for observed, expected in wholes:  # in one pass: `x[cells] += fair` takes three
+                np.add.at(observed[o], failed, seen)
+                np.add.at(expected[o], cells, fair)
 
 
 def tabulate(coded: Coded, layout: Layout) -> Table:
     """Failures observed and expected per cell of one slice."""
     piece, outcomes = coded.slice, coded.expected.shape[1]
-    failures = np.flatnonzero(piece.failed.any(axis=1))
-    lost = [piece.weight[failures] * piece.failed[failures, o] for o in range(outcomes)]
+    failing = np.flatnonzero(piece.failed.any(axis=1))
+    lost = [piece.weight[failing] * piece.failed[failing, o] for o in range(outcomes)]
     fair = [coded.exposure * coded.expected[:, o] for o in range(outcomes)]
+    failed, observed = _sorted_sums(layout, coded.local[failing], lost)
     if len(coded.local) * len(layout.blocks) * 8 < layout.size:
-        # few rows: sort them rather than sweep the table
-        cells = layout.cells(coded.local)
-        present, place = np.unique(cells, return_inverse=True)
-        place, width = place.reshape(cells.shape), cells.shape[1]
-        observed, expected = (
-            np.array(
-                [
-                    np.bincount(rows.ravel(), np.repeat(weight, width), len(present))
-                    for weight in weights
-                ]
-            )
-            for rows, weights in ((place[failures], lost), (place, fair))
-        )
-        inside = present < layout.size
+        cells, expected = _sorted_sums(layout, coded.local, fair)
     else:
-        present, inside = np.arange(layout.size), np.ones(layout.size, bool)
-        observed = layout.sums(coded.local[failures], lost)
-        expected = layout.sums(coded.local, fair)
-    keep = (expected > 0).any(axis=0) & inside
-    failed = (observed > 0).any(axis=0) & inside
-    kept = present[keep]
+        cells, expected = layout.sums(coded.local, fair)
     return Table.of(
-        kept,
-        expected[:, keep],
-        present[failed],
-        observed[:, failed],
-        np.searchsorted(kept, np.array([*layout.starts, layout.size])),
-        failures,
+        cells,
+        expected,
+        failed,
+        observed,
+        np.searchsorted(cells, np.array([*layout.starts, layout.size])),
+        failing,
     )
+
+
+def _sorted_sums(
+    layout: Layout, local: np.ndarray, weights: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """`Layout.sums` of few rows: their cells are sorted, instead of a sweep over all there are."""
+    cells = layout.cells(local)
+    present, place = np.unique(cells, return_inverse=True)
+    place, width = place.ravel(), cells.shape[1]
+    sums = np.array([np.bincount(place, np.repeat(w, width), len(present)) for w in weights])
+    kept = np.flatnonzero((sums > 0).any(axis=0) & (present < layout.size))
+    return present[kept], sums[:, kept]
 
 
 class Horizons:
