@@ -159,7 +159,7 @@ def replayed(
     with TemporaryDirectory() as folder:
         store = open_store(f"sqlite:///{folder}/replay.db")
         try:
-            session = Session(settings, store)
+            session = Session(settings, store, keep=None)
             source = FileSource(
                 chosen.config, session.vocabulary, list(chosen.inputs), follow=False
             )

@@ -203,7 +203,8 @@ def run(
         _forget(path)
     store = open_store(f"sqlite:///{path}")
     try:
-        session = Session(settings, store, example_columns=config.console.example_columns)
+        columns = config.console.example_columns
+        session = Session(settings, store, keep=None, example_columns=columns)
         told = None
         if session.last_slice is not None:
             told = utc(session.last_slice) + window.slice_length

@@ -78,7 +78,7 @@ class Session:
         settings: of the tick.
         store: where to go on from, and where to write.
         notifiers: names in the outbox of every notification.
-        keep: how long resolved incidents are kept, by the time of the events.
+        keep: how long resolved incidents are kept, by the time of the events; None is for ever.
         example_columns: attributes whose values the pages may show in example rows.
 
     Raises:
@@ -90,7 +90,7 @@ class Session:
         settings: Settings,
         store: Store,
         notifiers: tuple[str, ...] = (),
-        keep: timedelta = KEPT_INCIDENTS,
+        keep: timedelta | None = KEPT_INCIDENTS,
         example_columns: Sequence[str] = (),
     ) -> None:
         self.settings, self.store, self.notifiers = settings, store, notifiers
@@ -291,7 +291,7 @@ class Session:
                 notifiers=self.notifiers,
                 rejected=tuple(self._rejected),
                 drop_sent_before=self._ago(KEPT_SENT),
-                drop_incidents_before=self._ago(self._keep),
+                drop_incidents_before=None if self._keep is None else self._ago(self._keep),
                 material=self._material,
                 drop_course_before=self._ago(KEPT_COURSE),
             )

@@ -141,6 +141,21 @@ def test_a_log_that_changed_is_replayed_from_the_start(desk: Path) -> None:
     assert again.begun == (96, 0)
 
 
+def test_years_later_the_first_incident_is_still_told(desk: Path) -> None:
+    """A running monitor forgets resolved incidents in time; a replay is asked about all of them."""
+    before = replayed(desk)
+    later = START + timedelta(days=900)
+    row = {"airline": "AC", "office": "O1", "failed": 0}
+    with (desk / "log-a.jsonl").open("a") as log:
+        for n in range(40):
+            log.write(json.dumps({"at": (later + n * HALF_HOUR / 4).isoformat(), **row}) + "\n")
+    after = replayed(desk, now=later + timedelta(days=1))
+    assert before.incidents[Method.EXCESS]
+    assert [i.id for i in after.incidents[Method.EXCESS]] == [
+        i.id for i in before.incidents[Method.EXCESS]
+    ]
+
+
 def test_the_store_can_be_kept_for_the_console(desk: Path) -> None:
     outcome = replayed(desk, keep=desk / "kept.db")
     store = open_store(f"sqlite:///{desk / 'kept.db'}", create=False)
