@@ -40,6 +40,8 @@ class Case:
     reported: tuple[Incident, ...]
     """Incidents of its outcome that opened or worsened inside its time, best first."""
     right_first: bool
+    """The best is a right one; what is right for another label of that time is left out, for two
+    things may happen at once."""
     right_any: bool
     delay: timedelta | None
     """From the label's start to the first right report."""
@@ -141,7 +143,9 @@ def score(
         slice_length: one tick.
         span: start and end of the data.
     """
-    cases = tuple(_case(label, incidents) for label in labels if span[0] <= label.start < span[1])
+    cases = tuple(
+        _case(label, incidents, labels) for label in labels if span[0] <= label.start < span[1]
+    )
     local = ZoneInfo(zone)
     first, last = (moment.astimezone(local).date() for moment in (span[0], span[1] - slice_length))
     days = {day for day in quiet_days if first <= day <= last}
@@ -186,7 +190,7 @@ def _during(incident: Incident, label: Label) -> bool:
     )
 
 
-def _case(label: Label, incidents: Sequence[Incident]) -> Case:
+def _case(label: Label, incidents: Sequence[Incident], labels: Sequence[Label]) -> Case:
     reported = sorted(
         (i for i in incidents if _during(i, label)), key=lambda i: (-i.finding.score, i.id)
     )
@@ -200,10 +204,16 @@ def _case(label: Label, incidents: Sequence[Incident]) -> Case:
         ),
         default=None,
     )
+    others = [o for o in labels if o.start < label.end and label.start < o.end]
+    answers = [
+        i
+        for i in reported
+        if i in right or not any(_during(i, o) and i.finding.cause in o.accept for o in others)
+    ]
     return Case(
         label=label,
         reported=tuple(reported),
-        right_first=bool(reported) and reported[0].finding.cause in label.accept,
+        right_first=bool(right) and answers[0] in right,
         right_any=bool(right),
         delay=None if first is None else first - label.start,
     )

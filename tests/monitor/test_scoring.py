@@ -63,6 +63,19 @@ def test_the_highest_score_is_first() -> None:
     assert found.mean_delay_ticks == 2
 
 
+def test_the_right_answer_to_another_label_of_that_time_is_no_wrong_one() -> None:
+    at = LABEL.start + TICK
+    found = incident(at, MU, 20.0), incident(at + TICK, AC, 10.0)
+    other = replace(LABEL, id="other", accept=(MU,))
+    assert scored(*found, labels=(LABEL, other)).recall_at_1 == 1
+    later = replace(other, start=LABEL.end, end=LABEL.end + DAY)
+    elsewhere = replace(other, outcome="seat")
+    for apart in later, elsewhere:
+        assert not scored(*found, labels=(LABEL, apart)).cases[0].right_first
+    alone = scored(found[0], labels=(LABEL, other))
+    assert [case.right_first for case in alone.cases] == [False, True]
+
+
 @pytest.mark.parametrize(
     ("opened_at", "counts"),
     [
