@@ -342,12 +342,13 @@ class Monitor:
                 o,
                 self.tables,
                 self.dispersion.of(o, self.tables.layout),
-                threshold + young,
+                threshold,
                 detection.min_failures,
                 detection.max_causes,
                 self._settled(outcome),
                 FLOOR if o in self._counted else 0.0,
                 max(WHOLE_PRICE - owed, 0.0),
+                young,
             )
             unexplained[outcome] = result.unexplained
             if result.best_score > threshold:

@@ -163,7 +163,7 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
 
 
 def surcharge(owed: float, weeks: float) -> float:
-    """Nats asked on top of the threshold while it is hardly known which values are restless.
+    """Nats asked of single values on top while it is hardly known which of them are restless.
 
     In the first week of a history what the number of looks asks for is asked twice; until the end
     of the second this fades.

@@ -53,7 +53,7 @@ class Attribution:
 
     suspects: tuple[Suspect, ...]
     best_score: float
-    """Of the scan's first round, before "everything" has paid its surcharge."""
+    """Of the scan's first round, before any surcharge was paid."""
     unexplained: float
     """Share of the outcome's excess that no cause explains."""
 
@@ -68,6 +68,7 @@ def attribute(
     settled: Sequence[Settled] = (),
     floor: float = 0.0,
     whole_price: float = WHOLE_PRICE,
+    value_price: float = 0.0,
 ) -> Attribution:
     """Find the causes of `outcome`, best first.
 
@@ -81,14 +82,15 @@ def attribute(
         settled: causes whose incidents are over.
         floor: failures expected of any single value or pair at least.
         whole_price: nats asked of "everything" on top of the threshold.
+        value_price: nats asked of "everything" and of single values on top.
     """
-    scan = Scan(outcome, tables, scatter, min_failures, floor, whole_price)
+    scan = Scan(outcome, tables, scatter, min_failures, floor, whole_price, value_price)
     if not scan.enough:
         return Attribution((), -np.inf, 0.0)
     for episode in settled:
         scan.settle(episode)
     gates = scan.gates()
-    best = max(float(gates.max()), float(gates[:, 0].max()) + whole_price)
+    best = float((gates + scan.surcharge).max())
     suspects: list[Suspect] = []
     while len(suspects) < max_causes:
         wanted = threshold + (LATER_ROUNDS if suspects else 0.0)

@@ -53,6 +53,7 @@ class Cells:
         floor: failures expected of any single value or pair at least; where there is one, failures
             are counted, not rated.
         whole_price: nats asked of "everything" on top.
+        value_price: nats asked of "everything" and of single values on top.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Cells:
         min_failures: int,
         floor: float,
         whole_price: float = WHOLE_PRICE,
+        value_price: float = 0.0,
     ) -> None:
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.min_failures = min_failures
@@ -102,7 +104,10 @@ class Cells:
         )
         self.group_price = float(np.log(3.0 * of_order[1] * len(tables.horizons)))
         """Of a search for several values of one attribute; the values come on top."""
-        self.price[0] += whole_price
+        self.surcharge = np.where(self.order < 2, value_price, 0.0)
+        """What of the price is no part of what the search costs."""
+        self.surcharge[0] += whole_price
+        self.price += self.surcharge
         self.tests = int(present.sum()) * len(tables.horizons)
         self.fair = [coded.expected[:, outcome] for coded in tables.slices]
         """Per slice: failures expected of each row, once ended causes are settled."""
