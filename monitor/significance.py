@@ -165,14 +165,14 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
 def surcharge(owed: float, weeks: float) -> float:
     """Nats asked of single values on top while it is hardly known which of them are restless.
 
-    In the first week of a history what the number of looks asks for is asked twice; until the end
-    of the second this fades.
+    In the first two weeks of a history what the number of looks asks for is asked twice; until the
+    end of the fourth this fades.
 
     Args:
         owed: part of the threshold that the number of looks asks for.
         weeks: length of the history.
 
-    >>> [surcharge(3.0, weeks) for weeks in (0.3, 1.5, 4)]
+    >>> [surcharge(3.0, weeks) for weeks in (0.3, 3, 4)]
     [3.0, 1.5, 0.0]
     """
-    return owed * min(max(2.0 - weeks, 0.0), 1.0)
+    return owed * min(max(2.0 - weeks / 2, 0.0), 1.0)

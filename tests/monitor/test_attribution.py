@@ -376,10 +376,25 @@ def test_the_bar_rises_with_the_looks_and_with_the_logarithm_of_the_budget() -> 
     assert thresholds(1000.0, 0.25)[1] == owed
 
 
+@pytest.mark.parametrize(
+    ("cause", "less"),
+    [({}, 3.0), ({"airline": "AC"}, 3.0), ({"airline": "AC", "office": "BKK"}, 0.0)],
+)
+def test_values_and_everything_pay_the_surcharge_and_pairs_do_not(cause, less) -> None:
+    town = Town((Outage(44, 47, rate=0.4, cause=cause),))
+    usual, nodes = judged(town)
+    young, _ = judged(town, value_price=3.0)
+    (one,), (other,) = usual.suspects, young.suspects
+    assert named(one.conditions, nodes) == named(other.conditions, nodes) == cause
+    assert one.score - other.score == pytest.approx(less)
+    assert usual.best_score == pytest.approx(young.best_score)  # what is calm does not depend on it
+
+
 def test_a_young_history_asks_twice_for_what_the_looks_ask_for() -> None:
     weeks = np.linspace(0, 4, 81)
     asked = np.array([surcharge(3.0, float(week)) for week in weeks])
-    assert (asked[weeks <= 1] == 3.0).all()
+    assert (asked[weeks <= 2] == 3.0).all()
     assert (np.diff(asked) <= 0).all()
-    assert (asked[weeks >= 2] == 0.0).all()
+    assert (asked[(weeks > 2) & (weeks < 4)] < 3.0).all()
+    assert asked[weeks >= 4].tolist() == [0.0]
     assert surcharge(0.0, 0.5) == 0.0

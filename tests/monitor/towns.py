@@ -169,7 +169,11 @@ def coded(slices: Iterable[Slice], nodes: Nodes) -> list[Coded]:
 
 
 def judged(
-    town: Town, slices: int = 48, outcome: str = "pay", settled: tuple[Settled, ...] = ()
+    town: Town,
+    slices: int = 48,
+    outcome: str = "pay",
+    settled: tuple[Settled, ...] = (),
+    **more: float,
 ) -> tuple[Attribution, Nodes]:
     """The causes that attribution names in a town whose baseline is known exactly."""
     nodes = Nodes(len(SCHEMA.attributes), WINDOW)
@@ -177,7 +181,7 @@ def judged(
     for piece in coded(town.slices(slices), nodes):
         tables.push(piece, nodes.sizes()[:3])
     scatter = Scatter.alike(0.1, len(tables.horizons))
-    return attribute(OUTCOMES.index(outcome), tables, scatter, 3.0, 5, 6, settled), nodes
+    return attribute(OUTCOMES.index(outcome), tables, scatter, 3.0, 5, 6, settled, **more), nodes
 
 
 def named(conditions: tuple[tuple[int, int], ...], nodes: Nodes) -> dict[str, str]:
