@@ -331,9 +331,9 @@ class Monitor:
         self, encoding: Encoding, learned: Learned, names: list[str]
     ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
-        ticks = timedelta(weeks=1) / self.settings.window.slice_length
-        threshold, owed = thresholds(ticks * looks(self.tables), detection.false_alarms_per_week)
-        young = surcharge(owed, self.history.span / timedelta(weeks=1))
+        week = timedelta(weeks=1) / self.settings.window.slice_length
+        threshold, owed = thresholds(week * looks(self.tables), detection.false_alarms_per_week)
+        young = surcharge(owed, (self.ticks - 1) / week)
         findings: list[Finding] = []
         unexplained: dict[str, float] = {}
         elevated: set[str] = set()

@@ -165,12 +165,12 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
 def surcharge(owed: float, weeks: float) -> float:
     """Nats asked of single values on top while it is hardly known which of them are restless.
 
-    In the first two weeks of a history what the number of looks asks for is asked twice; until the
+    In the first two weeks of a stream what the number of looks asks for is asked twice; until the
     end of the fourth this fades.
 
     Args:
         owed: part of the threshold that the number of looks asks for.
-        weeks: length of the history.
+        weeks: since its first slice.
 
     >>> [surcharge(3.0, weeks) for weeks in (0.3, 3, 4)]
     [3.0, 1.5, 0.0]
