@@ -20,6 +20,8 @@ from monitor.slices import Slice, narrowed
 _NEVER = np.iinfo(np.int64).max
 _ROWS_AT_ONCE = 1 << 18
 """Whose pairs are counted together, some 100 bytes a row at a time."""
+_STRIP = 128
+"""Rows of a large matrix that are transposed together."""
 _WORTH_A_RUN = 128
 """Cells that one run of cells must have on average, to be added run by run."""
 
@@ -294,11 +296,10 @@ class GramSum:
             keep = np.zeros(len(where), bool)
             keep[ranked[:max_nodes]] = True
         where = where[keep]
-        upper = np.empty((len(where), len(where)))
+        gram = np.empty((len(where), len(where)))
         for there, here in _blocks(where, where):
-            upper[here] = self._sum[there]
-        gram = upper + upper.T
-        np.fill_diagonal(gram, np.diag(upper))
+            gram[here] = self._sum[there]
+        _mirror(gram)
         return Encoding(
             np.concatenate(attribute)[keep],
             np.concatenate(number)[keep],
@@ -323,6 +324,15 @@ def _blocks(rows: np.ndarray, columns: np.ndarray) -> Iterator[tuple[Any, Any]]:
         return
     for (there, here), (across, along) in product(high, wide):
         yield (there, across), (here, along)
+
+
+def _mirror(upper: np.ndarray) -> None:
+    """Make an upper triangle symmetric, in place, strip by strip: else each entry misses the cache."""
+    for first in range(0, len(upper), _STRIP):
+        last = first + _STRIP
+        upper[last:, first:last] = upper[first:last, last:].T
+        corner = upper[first:last, first:last]
+        corner += np.triu(corner, 1).T
 
 
 def _runs(places: np.ndarray) -> list[tuple[slice, slice]]:
