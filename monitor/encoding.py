@@ -327,7 +327,7 @@ def _blocks(rows: np.ndarray, columns: np.ndarray) -> Iterator[tuple[Any, Any]]:
 
 
 def _mirror(upper: np.ndarray) -> None:
-    """Make an upper triangle symmetric, in place, strip by strip: else each entry misses the cache."""
+    """Make an upper triangle symmetric, in place, strip by strip: caches are small."""
     for first in range(0, len(upper), _STRIP):
         last = first + _STRIP
         upper[last:, first:last] = upper[first:last, last:].T
