@@ -163,7 +163,7 @@ def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
 
 
 def surcharge(owed: float, weeks: float) -> float:
-    """Nats asked of single values on top while it is hardly known which of them are restless.
+    """Nats asked of values and of "everything" while it is hardly known which values are restless.
 
     In the first two weeks of a stream what the number of looks asks for is asked twice; until the
     end of the fourth this fades.
