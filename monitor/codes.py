@@ -60,7 +60,7 @@ def code_suspects(
     if any(not suspect.conditions for suspect in explained):
         return []  # everything fails already: no code adds to that
     slices = list(tables.slices)
-    left = [_unexplained(i, coded, outcome, explained) for i, coded in enumerate(slices)]
+    left = [_unexplained(i, outcome, tables, explained) for i in range(len(slices))]
     highest = max(
         int(c.local[r, model.attribute].max(initial=0)) for c, r in zip(slices, left, strict=True)
     )
@@ -126,10 +126,10 @@ def _best(
 
 
 def _unexplained(
-    index: int, coded: Coded, outcome: int, explained: tuple[Suspect, ...]
+    index: int, outcome: int, tables: Horizons, explained: tuple[Suspect, ...]
 ) -> np.ndarray:
     """Indices of the failed rows of a slice that no cause explains."""
-    rows = np.flatnonzero(coded.slice.failed[:, outcome])
+    rows = tables.failing(index, outcome)
     for suspect in explained:
         rows = rows[~suspect.matches[index][rows]]
     return rows

@@ -303,10 +303,9 @@ def test_values_with_few_failures_each_are_named_where_several_are_hit_at_once()
 def test_everything_is_no_less_likely_by_chance_for_the_thousand_pairs_beside_it() -> None:
     suspect = judged(Town((Outage(46, 47, rate=0.12),)))[0].suspects[0]
     assert suspect.conditions == ()
-    share = 1 / (
-        3 * len(SETTINGS.detection.horizons) * np.exp(WHOLE_PRICE)
-    )  # of the search that falls to it
-    assert suspect.p_value / share == pytest.approx(suspect.q_value)
+    horizons = len(SETTINGS.detection.horizons)
+    looked_at = 3 * horizons * np.exp(WHOLE_PRICE)  # as if so many cells had been, and it was one
+    assert suspect.q_value == pytest.approx(suspect.p_value * looked_at)
 
 
 def test_several_values_speak_with_all_their_evidence_in_the_q_value_too() -> None:
