@@ -1,8 +1,9 @@
 """History → how many failures this traffic should produce.
 
 Per outcome, a row's failure probability is base × time of day × a multiplier per attribute
-value. Multipliers are shrunk towards 1 by their own evidence. Rows are scored on arrival,
-before they can teach the baseline.
+value. Multipliers are shrunk towards 1 by their own evidence. Rows are scored on arrival, and teach
+only when they have left the window: what builds up for a day would otherwise be learned before it
+comes to light.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import timedelta
 import numpy as np
 
 from monitor.counts import Usual, usual_failures, without_carriers
-from monitor.domain import MISSING, OTHER
+from monitor.domain import OTHER
 from monitor.slices import Slice
 from monitor.window import QUANTUM
 
@@ -124,6 +125,16 @@ class Baseline:
         return np.asarray(np.maximum(np.round(rate / QUANTUM), 1.0) * QUANTUM).T
 
 
+def _by_node(
+    node: np.ndarray, amounts: np.ndarray, first: int, more: np.ndarray, nodes: int
+) -> np.ndarray:
+    """Sums of the `first` rows and of some `more`, (nodes,); what is MISSING has none."""
+    sums = np.bincount(node[:first] + 1, amounts[:first], nodes + 1)
+    if len(more):
+        sums += np.bincount(node[more] + 1, amounts[more], nodes + 1)
+    return np.asarray(sums[1:])
+
+
 def _code_shares(
     failures: np.ndarray, code: np.ndarray, parent: np.ndarray, codes: int, parents: int
 ) -> np.ndarray:
@@ -180,10 +191,25 @@ def _copy(before: Baseline, after: Baseline) -> None:
 
 
 class History:
-    """The last days of slices, ready to be fitted again and again."""
+    """The last days of slices, ready to be fitted again and again.
 
-    def __init__(self, length: timedelta, slots: int) -> None:
-        self._length = np.int64(length.total_seconds() * 1e6)
+    Args:
+        length: of the history.
+        slots: slices a day.
+        wait: age at which a row begins to teach.
+        start: the oldest rows teach at once, for so long; likewise those of a new value.
+    """
+
+    def __init__(
+        self,
+        length: timedelta,
+        slots: int,
+        wait: timedelta = timedelta(0),
+        start: timedelta = timedelta(0),
+    ) -> None:
+        self._length, self._wait, self._start = (
+            np.int64(span.total_seconds() * 1e6) for span in (length, wait, start)
+        )
         self._slots = slots
         self.taught: deque[Taught] = deque()
 
@@ -237,32 +263,67 @@ class History:
             rows = self._rows(pieces, o)
             local = local_of(rows.values)
             self._mask(rows, local, masks, o, counted=o in counted)
-            y = rows.failures
             if o in counted:
                 fitted = self._count(fitted, o, rows)
                 continue
-            fitted.base[o] = (y.sum() + 0.5) / (rows.exposure.sum() + 1.0)
-            e = fitted.base[o] * rows.exposure
-            fitted.day[o] = self._day(rows.slot, y, e)
-            e *= fitted.day[o][rows.slot]
-            for multiplier in fitted.multipliers:
-                multiplier[o] = 1.0
-            for _ in range(2):
-                for a, size in enumerate(sizes):
-                    if a in skip:
-                        continue
-                    node: np.ndarray = local[:, a]
-                    inside = node != MISSING
-                    old = fitted.multipliers[a][o].copy()
-                    seen = np.bincount(node[inside], y[inside], size)
-                    fair = np.bincount(node[inside], e[inside], size) / old
-                    new = (seen + SHRINK) / (fair + SHRINK)
-                    e[inside] *= (new / old)[node[inside]]
-                    fitted.multipliers[a][o] = new
+            self._rate(fitted, o, rows, local, [a for a in range(len(sizes)) if a not in skip])
             if code is not None:
                 above = np.zeros(len(local), np.int64) if parent is None else local[:, parent]
-                fitted.codes[o] = _code_shares(y, local[:, code], above, sizes[code], parents)
+                teaching = self._teaching(rows.start)
+                late = self._late(rows.start, above, teaching, parents)
+                known = np.append(np.arange(teaching), late)
+                fitted.codes[o] = _code_shares(
+                    rows.failures[known], local[known, code], above[known], sizes[code], parents
+                )
         return fitted
+
+    def _rate(
+        self, fitted: Baseline, o: int, rows: _Rows, local: np.ndarray, attributes: list[int]
+    ) -> None:
+        """A rated outcome: its base, time of day and multipliers, in place."""
+        y, teaching = rows.failures, self._teaching(rows.start)
+        fitted.base[o] = (y[:teaching].sum() + 0.5) / (rows.exposure[:teaching].sum() + 1.0)
+        e = fitted.base[o] * rows.exposure
+        fitted.day[o] = self._day(rows.slot[:teaching], y[:teaching], e[:teaching])
+        e *= fitted.day[o][rows.slot]
+        late, seen = {}, {}
+        for a in attributes:
+            node, multiplier = local[:, a], fitted.multipliers[a][o]
+            multiplier[:] = 1.0
+            late[a] = self._late(rows.start, node, teaching, len(multiplier))
+            seen[a] = _by_node(node, y, teaching, late[a], len(multiplier))
+        for _ in range(2):
+            for a in attributes:
+                node, old = local[:, a], fitted.multipliers[a][o].copy()
+                fair = _by_node(node, e, teaching, late[a], len(old)) / old
+                new = (seen[a] + SHRINK) / (fair + SHRINK)
+                e *= np.append(new / old, 1.0)[node]  # MISSING is the last
+                fitted.multipliers[a][o] = new
+
+    def _teaching(self, start: np.ndarray) -> int:
+        """How many of the rows teach whatever they are of; `start` of their slices, ascending."""
+        latest = max(start[0] + self._start, start[-1] - self._wait)
+        return int(np.searchsorted(start, latest, "right"))
+
+    def _late(self, start: np.ndarray, node: np.ndarray, teaching: int, nodes: int) -> np.ndarray:
+        """Rows behind those that teach anyway, and that do so too: the first ones of a new node.
+
+        Args:
+            start: (n,) of their slices, ascending.
+            node: (n,) number, or MISSING.
+            teaching: rows that teach anyway.
+            nodes: how many there are.
+        """
+        if teaching == len(start):
+            return np.zeros(0, np.int64)
+        newest = int(np.searchsorted(start, start[teaching] - self._start))
+        new = np.bincount(node[:newest] + 1, minlength=nodes + 1) == 0
+        new[0] = False
+        rows = newest + np.flatnonzero(new[node[newest:] + 1])
+        first = np.zeros(nodes, np.int64)
+        first[node[rows][::-1]] = start[rows][::-1]  # the earliest is written last
+        rows = rows[rows >= teaching]
+        return np.asarray(rows[start[rows] <= first[node[rows]] + self._start])
 
     def _count(self, fitted: Baseline, o: int, rows: _Rows) -> Baseline:
         """A counted outcome: its usual failures, and when they come."""

@@ -97,7 +97,7 @@ class Monitor:
         self._zone, self._slots = ZoneInfo(window.zone), slots
         self.nodes = Nodes(attributes, window)
         self.naming = Naming(schema, vocabulary, self.nodes)
-        self.history = History(detection.history, slots)
+        self.history = History(detection.history, slots, window.length, detection.learning)
         self.tables = Horizons(self._cell_attributes, outcomes, detection.horizons)
         self.gram = GramSum(attributes, outcomes)
         self.window: deque[Coded] = deque()
@@ -162,7 +162,7 @@ class Monitor:
         self._remember_masks(findings)
         edges = tuple(
             Edge(names[i], names[j], float(learned.weights[i, j]))
-            for i, j in zip(*np.nonzero(learned.weights), strict=True)
+            for i, j in np.argwhere(learned.weights != 0)
         )
         pairs = frozenset((edge.source, edge.target) for edge in edges)
         clock.lap("incidents")

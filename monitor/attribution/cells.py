@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from monitor.attribution.suspects import Scatter, Settled, Suspect, match
@@ -32,13 +34,17 @@ def looks(tables: Horizons) -> float:
         From 0, nothing is expected to fail, to the number of outcomes.
     """
     layout, slices = tables.layout, tables.horizons[-1]
-    expected = tables.expected[-1]
-    new = expected / slices
-    new = np.add.reduceat(np.minimum(new, 1.0, out=new), layout.starts, axis=1)
-    present = np.array([layout.present(table) for table in expected])
     lengths = np.array([len(block) for block in layout.blocks])
     share = 1.0 / (3.0 * np.bincount(lengths, minlength=3)[lengths])
     share[lengths == 0] *= np.exp(-WHOLE_PRICE)
+    blocks = list(pairwise((*layout.starts, layout.size)))
+    new = np.array(
+        [
+            [np.minimum(table[start:end], slices).sum() / slices for start, end in blocks]
+            for table in tables.expected[-1]
+        ]
+    )
+    present = np.array([layout.present(table) for table in tables.expected[-1]])
     return float((new / np.maximum(present, 1) @ share).sum())
 
 

@@ -30,19 +30,28 @@ def moment(number: int) -> int:
 
 
 def history(
-    days: int = 20, rows: int = 2000, outage: tuple[int, int, float] | None = None
+    days: int = 20,
+    rows: int = 2000,
+    outage: tuple[int, int, float] | None = None,
+    wait: timedelta = timedelta(0),
+    start: timedelta = timedelta(0),
+    since: int = 0,
 ) -> History:
     """Synthetic days under the known truth.
 
     Args:
         outage: first slice, last slice and the factor by which value 3 of attribute 0 fails more.
+        wait, start: see `History`.
+        since: first slice in which there are rows of value 2 of attribute 0.
     """
     rng = np.random.default_rng(7)
-    kept = History(timedelta(days=28), SLOTS)
+    kept = History(timedelta(days=28), SLOTS, wait, start)
     for number in range(days * SLOTS):
         values = np.column_stack(
             [rng.choice(4, rows, p=[0.1, 0.4, 0.3, 0.2]), rng.integers(0, 3, rows)]
         )
+        if number < since:
+            values[values[:, 0] == 2, 0] = 1
         rate = BASE * np.array([DAY[number % SLOTS], 1.0])
         for a, multiplier in enumerate(MULTIPLIERS):
             rate = rate * multiplier[:, values[:, a]].T
@@ -114,6 +123,38 @@ def test_rows_of_a_reported_cause_do_not_teach() -> None:
     clean = fit(history()).multipliers[0][0, 3]
     assert fit(spoiled).multipliers[0][0, 3] > 1.4 * clean
     assert fit(spoiled, mask).multipliers[0][0, 3] == pytest.approx(clean, rel=0.05)
+
+
+DAY_LONG = timedelta(days=1)
+
+
+def test_what_is_still_in_the_window_does_not_teach() -> None:
+    """Else what builds up for a day is expected before it has come to light."""
+    outage = 20 * SLOTS - SLOTS, 20 * SLOTS, 20.0
+    at_once, later = history(outage=outage), history(outage=outage, wait=DAY_LONG)
+    clean = fit(history(days=19))
+    assert fit(at_once).multipliers[0][0, 3] > 1.4 * clean.multipliers[0][0, 3]
+    waited = fit(later)
+    assert waited.multipliers[0][0, 3] == pytest.approx(clean.multipliers[0][0, 3], rel=0.02)
+    assert waited.base[0] == pytest.approx(clean.base[0], rel=0.02)
+
+
+def test_the_oldest_rows_teach_at_once() -> None:
+    short = history(days=2)
+    waiting = history(days=2, wait=DAY_LONG, start=2 * DAY_LONG)
+    for mine, its in zip(fit(waiting).multipliers, fit(short).multipliers, strict=True):
+        np.testing.assert_array_equal(mine, its)
+    half = fit(history(days=2, wait=DAY_LONG, start=DAY_LONG)).base
+    assert (half != fit(short).base).all(), "a start of one day is half of them"
+
+
+def test_the_first_rows_of_a_new_value_teach_at_once() -> None:
+    """It would fail four times as often as is expected of it, and that would be told."""
+    since = 20 * SLOTS - SLOTS // 2
+    waiting = fit(history(since=since, wait=DAY_LONG)).multipliers[0][0]
+    known = fit(history(since=since, wait=DAY_LONG, start=2 * DAY_LONG)).multipliers[0][0]
+    assert known[2] / known[1] == pytest.approx(4.0, rel=0.25)
+    assert waiting[2] < 0.7 * known[2]
 
 
 def test_a_mask_holds_only_for_its_outcome_its_rows_and_its_time() -> None:
