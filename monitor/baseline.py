@@ -316,10 +316,10 @@ class History:
         """
         if teaching == len(start):
             return np.zeros(0, np.int64)
-        newest = int(np.searchsorted(start, start[teaching] - self._start))
-        new = np.bincount(node[:newest] + 1, minlength=nodes + 1) == 0
-        new[0] = False
-        rows = newest + np.flatnonzero(new[node[newest:] + 1])
+        since = int(np.searchsorted(start, start[teaching] - self._start))
+        new = np.bincount(node[:since] + 1, minlength=nodes + 1) == 0
+        new[0] = False  # that is MISSING
+        rows = since + np.flatnonzero(new[node[since:] + 1])
         first = np.zeros(nodes, np.int64)
         first[node[rows][::-1]] = start[rows][::-1]  # the earliest is written last
         rows = rows[rows >= teaching]
