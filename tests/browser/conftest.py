@@ -29,7 +29,9 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         cannot("no Chromium (Debian package chromium)")
     environment = dict(os.environ)
     if program == str(brought):
-        libraries = [*TOOLS.glob("usr/lib/*-linux-gnu"), *TOOLS.glob("lib/*-linux-gnu")]
+        # libpulse looks for its private part where it would be installed
+        folders = ("usr/lib/*-linux-gnu", "usr/lib/*-linux-gnu/pulseaudio", "lib/*-linux-gnu")
+        libraries = [found for folder in folders for found in TOOLS.glob(folder)]
         environment["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
         if not Path("/etc/fonts/fonts.conf").exists():
             fonts = tmp_path_factory.mktemp("fonts") / "fonts.conf"
