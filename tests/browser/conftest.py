@@ -24,7 +24,9 @@ DESK = {"width": 1200, "height": 900}
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """Debian's Chromium, headless."""
     brought = TOOLS / "usr/lib/chromium/chromium"
-    program = shutil.which("chromium") or (str(brought) if brought.exists() else None)
+    program = shutil.which("chromium")
+    if brought.exists() and (program is None or Path(program).is_relative_to(TOOLS)):
+        program = str(brought)  # not its wrapper, which reads /etc
     if program is None:
         cannot("no Chromium (Debian package chromium)")
     environment = dict(os.environ)

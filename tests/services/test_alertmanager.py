@@ -24,8 +24,14 @@ from monitor.edge.notifiers.alertmanager import AlertmanagerNotifier
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.store import Work
 from monitor.edge.store.memory import MemoryStore
+from tests.services.brokers import cannot
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
+
+TOOLS = Path(__file__).parents[2] / ".tools"
+"""What `.ci/tools` has brought."""
+TEMPLATES = TOOLS / "usr/share/prometheus/alertmanager"
+"""Where the Alertmanager brought reads them: where it runs."""
 
 OPENED_AT = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=3)
 FINDING = Finding(
@@ -65,7 +71,8 @@ class Alertmanager:
     def start(self) -> None:
         program = shutil.which("prometheus-alertmanager") or shutil.which("alertmanager")
         if program is None:
-            pytest.skip("no Alertmanager (Debian package prometheus-alertmanager)")
+            cannot("no Alertmanager (Debian package prometheus-alertmanager)")
+        here = TEMPLATES if Path(program).is_relative_to(TOOLS) else None
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -77,6 +84,7 @@ class Alertmanager:
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                cwd=here,
             )
         wait_for(self._ready)
 

@@ -24,7 +24,7 @@ from monitor.edge.store import open_store
 from monitor.simulation.files import write
 from monitor.simulation.plan import Planned
 from monitor.simulation.world import SLICE, World
-from tests.services.brokers import free_port
+from tests.services.brokers import cannot, free_port
 from tests.services.daemons import SMALL, Running, launching
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
@@ -164,7 +164,7 @@ def scraped(url: str, folder: Path, question: str) -> list[dict[str, Any]]:
     """What a real Prometheus answers after it has scraped the daemon."""
     program = shutil.which("prometheus")
     if program is None:
-        pytest.skip("prometheus is not installed (Debian package prometheus)")
+        cannot("prometheus is not installed (Debian package prometheus)")
     port = free_port()
     (folder / "prometheus.yml").write_text(
         "global: {scrape_interval: 500ms, scrape_timeout: 500ms}\n"

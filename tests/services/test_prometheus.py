@@ -23,6 +23,7 @@ from monitor.edge.metrics import Metrics
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store.memory import MemoryStore
 from tests.samples import finding, tick
+from tests.services.brokers import cannot
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
@@ -61,7 +62,7 @@ def monitor_url() -> Iterator[str]:
 def prometheus_url(monitor_url: str, tmp_path: Path) -> Iterator[str]:
     program = shutil.which("prometheus")
     if program is None:
-        pytest.skip("prometheus is not installed (Debian package prometheus)")
+        cannot("prometheus is not installed (Debian package prometheus)")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     target = monitor_url.removeprefix("http://")

@@ -45,6 +45,7 @@ from monitor.domain import (
 from monitor.edge.metrics import Metrics
 from monitor.edge.source import Flow, PartitionStatus, SourceStatus
 from monitor.edge.store import Trouble
+from tests.services.brokers import cannot
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "rules" / "least-monitor.rules.yml"
@@ -70,7 +71,7 @@ def targets(board: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def tool(name: str) -> str:
     found = shutil.which(name)
     if not found:
-        pytest.skip(f"{name} is not at hand: `make tools` brings it on Debian")
+        cannot(f"{name} is not at hand: `make tools` brings it on Debian")
     return found
 
 
