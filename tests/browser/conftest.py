@@ -11,10 +11,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.site import Site, running
-from tests.services.brokers import cannot
-
-TOOLS = Path(__file__).parents[2] / ".tools"
-"""What `.ci/tools` has brought."""
+from tests.services.brokers import TOOLS, brought_libraries, cannot
 
 PHONE = {"width": 360, "height": 740}
 DESK = {"width": 1200, "height": 900}
@@ -31,10 +28,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         cannot("no Chromium (Debian package chromium)")
     environment = dict(os.environ)
     if program == str(brought):
-        # libpulse looks for its private part where it would be installed
-        folders = ("usr/lib/*-linux-gnu", "usr/lib/*-linux-gnu/pulseaudio", "lib/*-linux-gnu")
-        libraries = [found for folder in folders for found in TOOLS.glob(folder)]
-        environment["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
+        environment["LD_LIBRARY_PATH"] = brought_libraries()
         if not Path("/etc/fonts/fonts.conf").exists():
             fonts = tmp_path_factory.mktemp("fonts") / "fonts.conf"
             fonts.write_text(f"<fontconfig><dir>{TOOLS}/usr/share/fonts</dir></fontconfig>")

@@ -79,8 +79,9 @@ def test_the_search_ends_at_the_best_of_all_orders(noise: Noise) -> None:
     """But for one seed in two to three hundred: it is a search, and ends where no move helps."""
     # `similar` sweeps at a fixed scatter, so it may end a little beside the best.
     beside = np.array([beside_the_best(seed, noise) for seed in range(100)])
-    assert (beside <= (1 if noise == "similar" else 1e-6)).mean() >= 0.98
-    assert beside.max() < 10
+    assert (beside <= 1e-6).all() or noise == "similar"
+    assert (beside > 1).sum() <= 1
+    assert beside.max() < 4
 
 
 def test_a_gaussian_pair_has_no_direction_but_a_collider_has() -> None:

@@ -22,7 +22,9 @@ from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import KafkaError
 
 ROOT = Path(__file__).parent.parent.parent
-JARS = ROOT / ".tools" / "kafka"
+TOOLS = ROOT / ".tools"
+"""What `.ci/tools` has brought."""
+JARS = TOOLS / "kafka"
 
 _LOGGING = """
 status = error
@@ -40,6 +42,13 @@ def cannot(reason: str) -> NoReturn:
     if os.environ.get("CI"):
         pytest.fail(f"{reason}; on CI every server has to be there")
     pytest.skip(reason)
+
+
+def brought_libraries() -> str:
+    """Where programs that are unpacked, not installed, find their libraries."""
+    # Chromium's libpulse looks for its private part where it would be installed
+    folders = ("usr/lib/*-linux-gnu", "usr/lib/*-linux-gnu/pulseaudio", "lib/*-linux-gnu")
+    return ":".join(str(found) for folder in folders for found in TOOLS.glob(folder))
 
 
 def free_port() -> int:

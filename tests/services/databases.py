@@ -11,10 +11,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.services.brokers import cannot, free_port
-
-TOOLS = Path(__file__).parents[2] / ".tools"
-"""What `.ci/tools` has brought."""
+from tests.services.brokers import TOOLS, brought_libraries, cannot, free_port
 
 
 class Postgres:
@@ -42,8 +39,7 @@ class Postgres:
             shutil.chown(self.folder, self._user)
         self._environment = dict(os.environ)
         if found[0].is_relative_to(TOOLS):
-            libraries = [*TOOLS.glob("usr/lib/*-linux-gnu"), *TOOLS.glob("lib/*-linux-gnu")]
-            self._environment["LD_LIBRARY_PATH"] = ":".join(map(str, libraries))
+            self._environment["LD_LIBRARY_PATH"] = brought_libraries()
         try:
             self._run("initdb", "--username=monitor", "--auth=trust", "--no-sync")
         except OSError as error:  # nobody but root may look into the folder, for one

@@ -24,12 +24,10 @@ from monitor.edge.notifiers.alertmanager import AlertmanagerNotifier
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.store import Work
 from monitor.edge.store.memory import MemoryStore
-from tests.services.brokers import cannot
+from tests.services.brokers import TOOLS, cannot
 
 pytestmark = [pytest.mark.service, pytest.mark.slow]
 
-TOOLS = Path(__file__).parents[2] / ".tools"
-"""What `.ci/tools` has brought."""
 TEMPLATES = TOOLS / "usr/share/prometheus/alertmanager"
 """Where the Alertmanager brought reads them: where it runs."""
 
