@@ -28,6 +28,9 @@ LARGE_CELLS = 50.0
 """How many cells with large counts the scatter of all cells is worth."""
 PRIOR_OWN = 4.0
 """Observations of a value that the scatter of all values is worth, if they lie hours apart."""
+APART = 0.2
+"""By about so much scatter values differ: the calmer all of them seem, the less that says of one.
+Small counts seem calm whatever lies behind them."""
 LEAST_SHOWN = 5.0
 """Failures that a cell must expect to show its scatter at once: small counts take weeks."""
 SHOWN = 4
@@ -178,14 +181,22 @@ class Dispersion:
             if not len(seen):
                 continue
             e = e[seen]
-            usual = self._usual(o, e[None], h)[0]
             deviation = (observed[start + seen] - e) ** 2 / e**2
-            variance = 1 / e + usual
+            # by what is known of the value: by the usual, every day of a restless one is an outlier
+            variance = 1 / e + self._usual(o, e[None], h)[0] * self._shown(attribute, o, h, seen)
             excess = np.minimum(deviation, OUTLIER * variance) - 1 / e
             weight = 0.5 / variance**2
             own[0, seen] += weight
             own[1, seen] += weight * excess
             own[2, seen] += weight * np.log(e)
+
+    def _shown(self, attribute: int, o: int, h: int, nodes: np.ndarray) -> np.ndarray:
+        """Variance of some values over the usual one, as far as they have shown it."""
+        out, ratio = np.ones(len(nodes)), self._ratio.get(attribute)
+        if ratio is not None:
+            known = nodes < ratio.shape[3]
+            out[known] = ratio[0, o, h, nodes[known]]
+        return out
 
     def _usual(self, o: int, expected: np.ndarray, h: int | None = None) -> np.ndarray:
         """s² of single values in general: of one horizon, or of all, (horizons, values)."""
@@ -223,7 +234,7 @@ class Dispersion:
         for attribute, (weight, excess, logs) in self._own.items():
             volume = np.exp(logs / np.maximum(weight, 1e-12))
             usual = np.array([self._usual(o, volume[o]) for o in range(len(volume))])
-            prior = worth * 0.5 / usual**2
+            prior = worth * 0.5 / np.maximum(usual, APART**2) ** 2
             # Upward only: a value that has been calm so far may have its first storm tomorrow.
             ratio = (prior * usual + excess) / (prior + weight) / usual
             error = 1 / np.sqrt(prior + weight) / usual

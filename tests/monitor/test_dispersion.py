@@ -195,6 +195,30 @@ def test_a_restless_value_is_believed_less_than_its_calm_neighbours() -> None:
     np.testing.assert_array_equal(restored, found.sizes_of(expected, cells, orders, parents))
 
 
+def test_a_restless_value_shows_itself_within_days_though_small_counts_all_seem_calm() -> None:
+    """Of twelve a half hour chance alone scatters by 30 %; so does the last value, on its own."""
+    rng = np.random.default_rng(6)
+    tables, gathered = Horizons((0,), 1, (1, 4)), Dispersion(1, (1, 4))
+    spread = np.array([0.05] * 19 + [0.4])
+    for number in range(1, 5 * 48):
+        failures = rng.poisson(12 * rng.lognormal(-(spread**2) / 2, spread))
+        values = np.repeat(np.arange(1, 21, dtype=np.int32), 2)[:, None]
+        failed = np.tile([True, False], 20)[:, None]
+        weight = np.column_stack([failures, 988 + 0 * failures]).ravel()
+        piece = aggregate(start_of(number), values, failed, weight)
+        chance = (12 / (failures + 988))[piece.values[:, 0] - 1][:, None]
+        tables.push(Coded(piece, piece.values, np.round(chance / QUANTUM) * QUANTUM), (21,))
+        gathered.observe(tables, number, QUIET)
+        if number % 48 == 0:
+            gathered.refit()
+    found = gathered.of(0, tables.layout)
+    assert found.own is not None
+    usual = 1 / found.sizes(tables.expected[:, 0][:, [2]], np.ones(1, int))[0, 0]
+    own = np.sqrt(usual * found.own[0, 2:22])
+    assert 0.25 < own[-1] < 0.5, "nearly as much as it has"
+    assert own[:-1].max() < 0.15, "the others not"
+
+
 def test_p_values_of_quiet_counts_are_uniform() -> None:
     """Rates that wander (log-normal, not the model's gamma) and counts of every size."""
     rng = np.random.default_rng(8)
