@@ -12,8 +12,8 @@ from monitor.significance import excess_p_value, excess_score, poisson_score, q_
 
 CHILD_SHARE = 0.8
 CHILD_PREFERENCE = 1.0
-THIRD_PREFERENCE = 3.0
-"""Nats that a third condition must hold: it was not paid for in the search."""
+"""Nats by which what a child leaves out must prefer the rate outside. At most one value of an
+attribute holds `CHILD_SHARE`, so there is hardly a search to be paid for, in pairs as in values."""
 STORM_RATIO = 3.0
 STORM_SHARE = 0.85
 """Share of every attribute's expected failures that must be so elevated in a storm."""
@@ -400,7 +400,7 @@ class Scan(Cells):
         first = min(first, beginning(cell[0], cell[1]))
         inside = cell[:, first:].sum(axis=1)
         outside = whole[:, first:].sum(axis=1) - inside
-        best, best_preference = pair, THIRD_PREFERENCE
+        best, best_preference = pair, CHILD_PREFERENCE
         for a in others:
             parts = counts[a][:, first:].sum(axis=1)
             for value in np.flatnonzero(parts[0] >= self.min_failures):
