@@ -24,6 +24,8 @@ def identity(finding: Finding, at: datetime) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+LATER_SHARE = 0.5
+"""Of a pair's score that suffices for its three values to be told instead; and the reverse."""
 _HIGH_RATE_SHARE = 0.1
 """Of the failures of a severity; so many suffice where most rows fail."""
 
@@ -174,7 +176,7 @@ def _update(
     incident: Incident, finding: Finding, at: datetime, settings: IncidentSettings
 ) -> tuple[Incident, Change]:
     change = Change.UNCHANGED
-    top = finding if finding.score > incident.finding.score else incident.finding
+    top = finding if _names(finding, incident) else incident.finding
     causes = incident.causes
     if finding.cause not in causes:
         causes = (*causes, finding.cause)
@@ -208,6 +210,23 @@ def _update(
         ),
         change,
     )
+
+
+def _names(finding: Finding, incident: Incident) -> bool:
+    """True when a finding says better what failed than what was told so far.
+
+    That is the more evident one. But whether a pair fails by itself or with a third value only is
+    judged by all that has happened since it began, so there the later word counts, though by then
+    the trouble may have become less evident.
+    """
+    told, mine, its = incident.finding, finding.cause.selector, incident.finding.cause.selector
+    if (len(its), len(mine)) == (2, 3) and finding.cause.narrows(told.cause):
+        return finding.score > LATER_SHARE * told.score
+    if (len(its), len(mine)) == (3, 2) and told.cause.narrows(finding.cause):
+        seen = incident.causes
+        if finding.cause in seen and seen.index(finding.cause) < seen.index(told.cause):
+            return LATER_SHARE * finding.score > told.score
+    return finding.score > told.score
 
 
 def _per_hour(finding: Finding) -> float:

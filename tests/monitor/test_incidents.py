@@ -142,6 +142,30 @@ def test_a_wider_cause_continues_the_story_too() -> None:
     assert len(story.incidents) == 1
 
 
+FS3 = Cause.of(airline="AC", office="BKK", fare_source="FS3")
+
+
+def test_three_values_judged_by_all_that_happened_are_told_though_the_pair_was_more_evident() -> (
+    None
+):
+    story = Story()
+    story.tick(finding(AC_BKK, score=80.0))
+    assert story.tick(finding(FS3, score=39.0)) == [], "too little to be the same trouble"
+    assert story.tick(finding(FS3, score=65.0)) == [("refined", str(FS3))]
+    assert story.tick(finding(AC_BKK, score=70.0)) == [], "names do not swap back and forth"
+    assert story.tick(finding(AC_BKK, score=140.0)) == [("refined", str(AC_BKK))]
+    assert len(story.incidents) == 1
+
+
+def test_three_values_that_were_told_first_give_way_to_a_pair_that_is_more_evident() -> None:
+    story = Story()
+    story.tick(finding(FS3, score=20.0))
+    assert story.tick(finding(AC_BKK, score=19.0)) == []
+    story = Story()
+    story.tick(finding(FS3, score=20.0))
+    assert story.tick(finding(AC_BKK, score=21.0)) == [("refined", str(AC_BKK))]
+
+
 def test_everything_is_no_refinement_of_one_airline() -> None:
     story = Story()
     story.tick(finding())
