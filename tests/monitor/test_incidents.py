@@ -161,8 +161,6 @@ def test_three_values_that_were_told_first_give_way_to_a_pair_that_is_more_evide
     story = Story()
     story.tick(finding(FS3, score=20.0))
     assert story.tick(finding(AC_BKK, score=19.0)) == []
-    story = Story()
-    story.tick(finding(FS3, score=20.0))
     assert story.tick(finding(AC_BKK, score=21.0)) == [("refined", str(AC_BKK))]
 
 
