@@ -132,7 +132,7 @@ def test_a_single_column_is_a_graph_without_edges() -> None:
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [
-        (np.array([[1.0, np.nan], [1, 2]]), r"X\[0, 1\] is nan"),
+        (np.array([[1.0, np.nan], [1, 2]]), r"X\[0, 1\] is NaN"),
         (np.array([[1.0, 2], [np.inf, 2]]), r"X\[1, 0\] is inf"),
         (np.ones(5), "two-dimensional"),
         (np.ones((1, 3)), "1 rows"),
