@@ -43,7 +43,7 @@ def numbers_of(X: Any) -> tuple[np.ndarray, list[str] | None]:
         )
     if not np.isfinite(rows).all():
         row, column = np.argwhere(~np.isfinite(rows))[0]
-        what = {True: "NaN"}.get(bool(np.isnan(rows[row, column])), str(rows[row, column]))
+        what = "NaN" if np.isnan(rows[row, column]) else str(rows[row, column])
         place = f"X[{row}, {column}]" if names is None else f"column `{names[column]}`, row {row},"
         raise ProblemError(f"{place} is {what}: fill or drop such rows")
     return rows, names

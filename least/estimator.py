@@ -52,15 +52,15 @@ class Least:
         refit: False returns LEAST's own weights.
         significance: standard errors that an edge needs to survive the refit.
         standardise: divide columns by their deviations first. It destroys what "ordering" uses.
-        allowed: only these edges may exist: a (d, d) bool mask, or pairs (cause, effect) of columns,
-            by name where the columns have names, else by number; None allows all.
+        allowed: only these edges may exist: a (d, d) bool mask, or pairs (cause, effect) of
+            columns, by name where they have names, else by number; None allows all.
         required: edges that must exist, likewise; acyclic and allowed.
         forbidden: edges that cannot exist, likewise.
         tiers: lists of columns, earliest first: no edge runs from a later list to an earlier one.
             Columns in none of them are free.
         backend: "tf", dense; or "sparse", LEAST-SP for thousands of columns (starts "ordering" and
-            "random", no constraints; from scipy.sparse rows or a Gram matrix "random" only; `weights_` is
-            a scipy.sparse.csr_array).
+            "random", no constraints; from scipy.sparse rows or a Gram matrix "random" only;
+            `weights_` is a scipy.sparse.csr_array).
 
     Attributes:
         weights_: (d, d) float, acyclic.
@@ -114,7 +114,7 @@ class Least:
 
     @property
     def edges_(self) -> list[Edge]:
-        """(source, target, weight) of every edge, strongest first: pandas.DataFrame(model.edges_)."""
+        """(source, target, weight) of every edge, strongest first."""
         names = self._labels()
         return edges_of(self.weights_, names)
 

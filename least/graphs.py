@@ -8,6 +8,14 @@ import numpy as np
 import scipy  # its parts come when they are used
 
 
+def strong_components(weights: Any) -> tuple[int, np.ndarray]:
+    """How many sets of nodes that reach one another, and (d,) the set of each node."""
+    count, component = scipy.sparse.csgraph.connected_components(
+        weights, directed=True, connection="strong"
+    )
+    return int(count), component
+
+
 def prune(weights: Any, threshold: float) -> tuple[Any, float]:
     """Cut |W| ≤ τ with the smallest τ ≥ `threshold` that leaves no cycle.
 

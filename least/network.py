@@ -158,10 +158,10 @@ def meaning(fit: Any) -> str:
         )
     changed = f"{fit.changed} edge{'s' * (fit.changed != 1)}"
     if fit.start in ("ordering", "likelihood"):
-        kept = f"LEAST's {steps} on top changed {changed}"
-        full = " (they stop at a limit, which is usual)" if fit.status is Status.MAX_STEPS else ""
+        usual = " (they stop at a limit, as is usual)" if fit.status is Status.MAX_STEPS else ""
         return (
-            f"sound: acyclic, and the {fit.start} start is a full solution by itself; {kept}{full}"
+            f"sound: acyclic, and the {fit.start} start is a full solution by itself; "
+            f"LEAST's {steps} on top changed {changed}{usual}"
         )
     if fit.status is Status.CONVERGED:
         return f"sound: acyclic, and LEAST converged after {steps}"
