@@ -153,18 +153,19 @@ def meaning(fit: Any) -> str:
     steps = f"{fit.steps} step{'s' * (fit.steps != 1)}"
     if fit.status is Status.NONFINITE:
         return (
-            "not sound: weights left the reals; this is cut from the last finite ones. Rescale the "
+            "not solved: weights left the reals; this is cut from the last finite ones. Rescale the "
             "columns, or fit with standardise"
         )
     changed = f"{fit.changed} edge{'s' * (fit.changed != 1)}"
     if fit.start in ("ordering", "likelihood"):
+        rests = " that rests on equal noise variances" if fit.start == "ordering" else ""
         usual = " (they stop at a limit, as is usual)" if fit.status is Status.MAX_STEPS else ""
         return (
-            f"sound: acyclic, and the {fit.start} start is a full solution by itself; "
+            f"solved: acyclic, and the {fit.start} start is a full solution by itself{rests}; "
             f"LEAST's {steps} on top changed {changed}{usual}"
         )
     if fit.status is Status.CONVERGED:
-        return f"sound: acyclic, and LEAST converged after {steps}"
+        return f"solved: acyclic, and LEAST converged after {steps}"
     return (
         f"acyclic, by the threshold {fit.threshold:.3g}; LEAST ran its whole schedule of {steps}, "
         "and more might still move weights"

@@ -44,7 +44,7 @@ def test_rain_makes_wet_in_every_format(weather: list[str], tmp_path: Path) -> N
     code, output = run(*weather, "-o", tmp_path / "g.json")
     assert code == 0, output
     assert "2 nodes, 1 edges, 2000 rows" in output
-    assert "sound: acyclic, and the ordering start is a full solution by itself" in output
+    assert "solved: acyclic, and the ordering start is a full solution by itself" in output
     assert output.endswith("left out: town\n")
     document = json.loads((tmp_path / "g.json").read_text())
     (edge,) = document["edges"]

@@ -162,7 +162,7 @@ def test_a_model_is_readable_before_and_after_its_fit(frame: pd.DataFrame) -> No
         model.to_dot()
     assert not hasattr(model, "edges_")
     text = str(Least().fit(frame))
-    assert "Least(): 3 columns, 2 edges\nsound: acyclic" in text
+    assert "Least(): 3 columns, 2 edges\nsolved: acyclic" in text
     assert "rain → wet  1.19" in text
     assert len(repr(Least().fit(frame).fit_)) < 300  # not every weight and every step
 
