@@ -1,7 +1,7 @@
 """Writes tables of the documentation from benchmarks/results: `python -m benchmarks._tables`.
 
-In docs/benchmarks.md and docs/least-starts.md a table stands between `<!-- table NAME -->` and `<!-- end -->`; everything else is left alone. A
-test holds the document to the results.
+In docs/benchmarks.md and docs/least-starts.md a table stands between `<!-- table NAME -->` and
+`<!-- end -->`; everything else is left alone. A test holds the documents to the results.
 """
 
 from __future__ import annotations
@@ -98,10 +98,8 @@ def _starts(data: str) -> str:
     for method in METHODS:
         line: list[Any] = [method]
         for graph in ("ER-2", "SF-4"):
-            done = [
-                row for row in rows
-                if (row["method"], row["graph"]) == (method, graph) and not isinstance(row["F1"], str)
-            ]  # fmt: skip
+            mine = [r for r in rows if (r["method"], r["graph"]) == (method, graph)]
+            done = [row for row in mine if not isinstance(row["F1"], str)]
             if not done:
                 line += [""] * 4
                 continue

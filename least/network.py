@@ -153,8 +153,8 @@ def meaning(fit: Any) -> str:
     steps = f"{fit.steps} step{'s' * (fit.steps != 1)}"
     if fit.status is Status.NONFINITE:
         return (
-            "not solved: weights left the reals; this is cut from the last finite ones. Rescale the "
-            "columns, or fit with standardise"
+            "not solved: weights left the reals; this is cut from the last finite ones. Rescale "
+            "the columns, or fit with standardise"
         )
     changed = f"{fit.changed} edge{'s' * (fit.changed != 1)}"
     if fit.start in ("ordering", "likelihood"):
