@@ -27,12 +27,16 @@ def print_whole(console: Console, table: Table) -> None:
         wraps = not column.no_wrap
         least.append(max(size.minimum for size in sizes) if wraps else most[-1])
     between = Measurement.get(console, free, table).maximum - sum(most)
-    wanted, room = sum(most) - sum(least), max(console.width - between - sum(least), 0)
-    if wanted > room:
-        for column, low, high in zip(table.columns, least, most, strict=True):
-            column.width = low + (high - low) * room // wanted
-    widths = [column.width or high for column, high in zip(table.columns, most, strict=True)]
+
+    def widths(most_of_all: int) -> list[int]:
+        return [max(low, min(high, most_of_all)) for low, high in zip(least, most, strict=True)]
+
+    widest = max(most)  # the widest give way first, as with rich, but none below its longest word
+    while widest and between + sum(widths(widest)) > console.width:
+        widest -= 1
+    for column, width in zip(table.columns, widths(widest), strict=True):
+        column.width = width
     usual = console.size  # both at once: the width alone means nothing on a dumb terminal
-    console.size = (max(usual.width, between + sum(widths)), usual.height)
+    console.size = (max(usual.width, between + sum(widths(widest))), usual.height)
     console.print(table)
     console.size = usual
