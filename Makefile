@@ -5,7 +5,7 @@
 #              ten million fuzzed records
 # make screenshots  take the pictures of docs/console.md anew, in a real Chromium
 # make docs    the site, strictly, into out/site
-# make release wheel, sdist, what they are made of (SBOM) and their digests, in dist/
+# make release wheel, sdist, what they are made of (SBOM) and their digests, in dist/; the library's wheel
 # make bench   all benchmarks; rows in out/*.json
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -97,13 +97,14 @@ sbom: $(VENV)/.dev
 release: sbom
 	@rm -f dist/*.whl dist/*.tar.gz
 	@$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist
+	@$(BIN)/uv build --quiet --no-build-isolation --python $(BIN)/python --out-dir dist --wheel packages/least
 	@cd dist && sha256sum least*$(VERSION)*.whl least*$(VERSION)*.tar.gz least-monitor-$(VERSION).cdx.json | tee SHA256SUMS
 
 dashboards: $(VENV)/.dev
 	@$(BIN)/python -m dashboards.generate
 
 clean:
-	rm -rf build dist out .coverage coverage.xml .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf build packages/least/build packages/least/*.egg-info dist out .coverage coverage.xml .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find least monitor tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean

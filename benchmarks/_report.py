@@ -14,6 +14,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from monitor.commands.tables import print_whole
+
 PACKAGES = (
     "numpy",
     "scipy",
@@ -63,8 +65,9 @@ def publish(
         table.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
     for row in rows:
         table.add_row(*(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()))
-    console = Console(width=None if Console().is_terminal else 120)
-    console.print(table)
+    # In a pipe a row is a line, however long.
+    console = Console(width=None if Console().is_terminal else 10_000)
+    print_whole(console, table)
     versions = ", ".join(f"{k} {v}" for k, v in where["versions"].items())
     console.print(
         f"{where['processor']}, {where['cores']} cores, load {where['load_before']} at the start; "

@@ -10,6 +10,23 @@ array([[0., 2.],
 """
 
 from least.estimator import Least
-from least.problem import Fit, Options, ProblemError, Status
+from least.network import Edge
+from least.problem import (
+    Fit,
+    MissingExtraError,
+    NotFittedError,
+    Options,
+    ProblemError,
+    Status,
+)
 
-__all__ = ["Fit", "Least", "Options", "ProblemError", "Status"]
+__all__ = [
+    "Edge",
+    "Fit",
+    "Least",
+    "MissingExtraError",
+    "NotFittedError",
+    "Options",
+    "ProblemError",
+    "Status",
+]

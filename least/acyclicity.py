@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts come when they are used
 
 SCALE_FLOOR = 1e-12
 """Smallest entry of u relative to its largest. A similarity transform by any positive u leaves the

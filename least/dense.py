@@ -16,11 +16,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # as fast here, and rounds the same everywhere
 
 import numpy as np
-import tensorflow as tf
 
 from least.acyclicity import MAX_LOG_RATIO, exponential_acyclicity
 from least.lagrangian import Inner, minimise
-from least.problem import Fit, Options, ProblemError
+from least.problem import Fit, MissingExtraError, Options, ProblemError
+
+try:
+    import tensorflow as tf
+except ImportError as error:
+    raise MissingExtraError("backend='tf'", "tensorflow-cpu", "dense", error) from None
 
 SCALE_FLOOR = {"float32": 1e-9, "float64": 1e-12}
 """Smallest entry of u relative to its largest (see acyclicity.SCALE_FLOOR)."""

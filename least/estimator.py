@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
-from least.acyclicity import acyclic_threshold, is_acyclic
+from least.acyclicity import acyclic_threshold
+from least.columns import names_of, numbers_of
+from least.constraints import Column, Edges, edge_masks
 from least.graphs import cut_cycles, topological_rank
+from least.network import Edge, as_dot, as_networkx, as_pandas, edges_of, meaning
 from least.ordering import conditional_variance_order, regress_along
-from least.problem import Fit, Options, ProblemError, Status
+from least.problem import Fit, NotFittedError, Options, ProblemError
 from least.synthetic import topological_order
 
 Noise = Literal["similar", "any", "nongaussian"]
 NOISES = ("similar", "any", "nongaussian")
 Start = Literal["ordering", "likelihood", "random", "warm"]
+
+SHOWN = 20
+"""Edges that `print` shows."""
 
 AFTER_ORDERING = Options(eta=1.0, inner_steps=20)
 """LEAST's settings after an ordering start: a short polish."""
@@ -46,17 +52,22 @@ class Least:
         refit: False returns LEAST's own weights.
         significance: standard errors that an edge needs to survive the refit.
         standardise: divide columns by their deviations first. It destroys what "ordering" uses.
-        allowed: (d, d) bool, True where an edge may exist; None allows all.
-        required: (d, d) bool, edges that must exist; acyclic and allowed.
+        allowed: only these edges may exist: a (d, d) bool mask, or pairs (cause, effect) of
+            columns, by name where they have names, else by number; None allows all.
+        required: edges that must exist, likewise; acyclic and allowed.
+        forbidden: edges that cannot exist, likewise.
+        tiers: lists of columns, earliest first: no edge runs from a later list to an earlier one.
+            Columns in none of them are free.
         backend: "tf", dense; or "sparse", LEAST-SP for thousands of columns (starts "ordering" and
-            "random", no masks; from scipy.sparse rows or a Gram matrix "random" only; `weights_` is
-            a scipy.sparse.csr_array).
+            "random", no constraints; from scipy.sparse rows or a Gram matrix "random" only;
+            `weights_` is a scipy.sparse.csr_array).
 
     Attributes:
         weights_: (d, d) float, acyclic.
         fit_: `Fit` (or `SparseFit`) with status, δ, history, threshold and start.
         n_features_in_: d.
-        order_: (d,) a topological order of the learned graph.
+        feature_names_in_: (d,) the names of a DataFrame's columns; only where they had names.
+        order_: (d,) a topological order of the learned graph, as numbers of columns.
     """
 
     def __init__(
@@ -69,8 +80,10 @@ class Least:
         refit: bool = True,
         significance: float = 3.5,
         standardise: bool = False,
-        allowed: np.ndarray | None = None,
-        required: np.ndarray | None = None,
+        allowed: Edges | None = None,
+        required: Edges | None = None,
+        forbidden: Edges | None = None,
+        tiers: Sequence[Iterable[Column]] | None = None,
         backend: Literal["tf", "sparse"] = "tf",
     ) -> None:
         self.start = start
@@ -82,58 +95,94 @@ class Least:
         self.standardise = standardise
         self.allowed = allowed
         self.required = required
+        self.forbidden = forbidden
+        self.tiers = tiers
         self.backend = backend
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The constructor's arguments by name."""
-        return {name: getattr(self, name) for name in self._names()}
+        return {name: getattr(self, name) for name in self._parameters()}
 
     def set_params(self, **params: Any) -> Least:
         """Change constructor arguments; unknown names are an error."""
-        known = self._names()
+        known = self._parameters()
         for name, value in params.items():
             if name not in known:
                 raise ValueError(f"Least has no parameter {name!r}; it has {', '.join(known)}")
             setattr(self, name, value)
         return self
 
-    def fit(self, X: np.ndarray, y: None = None) -> Least:
+    @property
+    def edges_(self) -> list[Edge]:
+        """(source, target, weight) of every edge, strongest first."""
+        names = self._labels()
+        return edges_of(self.weights_, names)
+
+    def to_pandas(self) -> Any:
+        """The edges as a pandas.DataFrame: source, target, weight; strongest first."""
+        return as_pandas(self.edges_)
+
+    def to_networkx(self) -> Any:
+        """The graph as a networkx.DiGraph; edges have `weight`."""
+        return as_networkx(self.edges_, self._labels())
+
+    def to_dot(self) -> str:
+        """The graph for Graphviz: `graphviz.Source(model.to_dot())`, or `dot -Tsvg`."""
+        return as_dot(self.edges_, self._labels())
+
+    def __repr__(self) -> str:
+        usual = inspect.signature(type(self).__init__).parameters
+        given = []
+        for name, value in self.get_params().items():
+            if isinstance(value, np.ndarray):
+                given.append(f"{name}=<{'×'.join(map(str, value.shape))} {value.dtype}>")
+            elif value is not usual[name].default and value != usual[name].default:
+                given.append(f"{name}={value!r}")
+        return f"Least({', '.join(given)})"
+
+    def __str__(self) -> str:
+        if not hasattr(self, "weights_"):
+            return repr(self)
+        edges, d = self.edges_, self.n_features_in_
+        lines = [f"{self!r}: {d} columns, {len(edges)} edges", meaning(self.fit_)]
+        lines += [f"  {e.source} → {e.target}  {e.weight:.3g}" for e in edges[:SHOWN]]
+        if len(edges) > SHOWN:
+            lines.append(f"  … and {len(edges) - SHOWN} weaker ones: see edges_")
+        return "\n".join(lines)
+
+    def fit(self, X: Any, y: None = None) -> Least:
         """Learn from rows.
 
         Args:
-            X: (n, d) finite numbers (scipy.sparse for the sparse backend); n ≥ 2. Columns are
-                centred here. Constant columns keep no edges; integer and bool columns are taken as
-                float64 (counts cannot overflow).
+            X: (n, d) finite numbers, n ≥ 2: an array; a DataFrame of pandas or polars or an Arrow
+                table, whose columns keep their names; scipy.sparse for the sparse backend. Columns
+                are centred here. Constant columns keep no edges; integers, decimals and bool are
+                taken as float64 (counts cannot overflow).
             y: ignored, for scikit-learn.
+
+        Raises:
+            ProblemError: it names the column and the row.
         """
         if hasattr(X, "tocsr"):  # scipy.sparse
             if self.backend != "sparse":
                 raise ProblemError("sparse rows need backend='sparse'")
-            return self._fit_sparse(X)
-        X = np.asarray(X)
-        if X.ndim != 2 or X.shape[1] == 0:
-            raise ProblemError(f"X must be two-dimensional with at least one column, not {X.shape}")
-        if len(X) < 2:
-            raise ProblemError(f"X has {len(X)} rows; at least 2 are needed")
-        if not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
-            raise ProblemError(f"X must hold numbers, not {X.dtype}")
-        X = X.astype(float)
-        if not np.isfinite(X).all():
-            row, column = np.argwhere(~np.isfinite(X))[0]
-            raise ProblemError(f"X[{row}, {column}] is {X[row, column]}: fill or drop such rows")
+            return self._named(None)._fit_sparse(X)
+        X, names = numbers_of(X)
+        self._named(names)
         if self.backend == "sparse":
             return self._fit_sparse(X)
         X -= X.mean(0)
         return self._fit(X.T @ X / len(X), len(X), X)
 
-    def fit_gram(self, gram: np.ndarray, rows: float) -> Least:
+    def fit_gram(self, gram: Any, rows: float) -> Least:
         """Learn from G = XᵀX / n of centred columns.
 
         Args:
-            gram: (d, d) covariance matrix. Accumulate it in float64: float32 sums stop growing at
-                1.6e7 rows of ones.
+            gram: (d, d) covariance matrix, an array or a DataFrame (`frame.cov()`). Accumulate it
+                in float64: float32 sums stop growing at 1.6e7 rows of ones.
             rows: n, for the significance of edges.
         """
+        self._named(names_of(gram))
         gram = np.asarray(gram, float)
         if gram.ndim != 2 or gram.shape[0] != gram.shape[1] or not len(gram):
             raise ProblemError(f"the Gram matrix must be square and not empty, not {gram.shape}")
@@ -156,7 +205,9 @@ class Least:
         if self.backend != "tf":
             raise ProblemError(f"unknown backend {self.backend!r}: tf or sparse")
         d = len(gram)
-        allowed, required = edge_masks(d, self.allowed, self.required)
+        allowed, required = edge_masks(
+            d, self.allowed, self.required, self.forbidden, self.tiers, self._names
+        )
         scale = np.sqrt(np.diag(gram))
         # A column whose variance is rounding error of its neighbours' scale is constant.
         constant = scale <= 1e-12 * scale.max(initial=0)
@@ -177,8 +228,11 @@ class Least:
         from least import sparse
 
         whole = isinstance(X, np.ndarray)
-        if self.allowed is not None or self.required is not None:
-            raise ProblemError("the sparse backend takes no edge masks")
+        constraints = (self.allowed, self.required, self.forbidden, self.tiers)
+        if any(one is not None for one in constraints):
+            raise ProblemError(
+                "the sparse backend takes no edge masks and no other constraints: use backend='tf'"
+            )
         if not (isinstance(self.start, str) and self.start in ("ordering", "random")):
             raise ProblemError("the sparse backend starts from 'ordering' or 'random'")
         if not whole and (self.start != "random" or self.standardise):
@@ -291,20 +345,37 @@ class Least:
             raise ProblemError(f"unknown noise {noise!r}: {', '.join(NOISES)}")
         if noise == "nongaussian" and X is None:
             raise ProblemError("noise='nongaussian' needs rows: call fit(X)")
-        try:
-            from least.likelihood import OrderSearch
-        except ImportError as error:
-            raise ProblemError(
-                f"start='likelihood' needs numba ({error}): pip install 'least-monitor[sparse]'"
-            ) from None
+        from least.likelihood import OrderSearch  # numba starts here
+
         return OrderSearch(
             gram, rows, noise, X, allowed=allowed, required=required,
             significance=self.significance,
         )  # fmt: skip
 
+    def _named(self, names: list[str] | None) -> Least:
+        self._names = names
+        if names is not None:
+            self.feature_names_in_ = np.array(names, object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return self
+
+    def _labels(self) -> list[Any]:
+        if not hasattr(self, "weights_"):
+            raise NotFittedError("this Least is not fitted yet: call fit(X)")
+        return list(range(self.n_features_in_)) if self._names is None else self._names
+
     @classmethod
-    def _names(cls) -> list[str]:
+    def _parameters(cls) -> list[str]:
         return [p for p in inspect.signature(cls.__init__).parameters if p != "self"]
+
+    def __sklearn_tags__(self) -> Any:
+        """Asked for by scikit-learn alone, which is there then."""
+        from sklearn.utils import Tags, TargetTags
+
+        tags = Tags(estimator_type=None, target_tags=TargetTags(required=False))
+        tags.input_tags.sparse = self.backend == "sparse" and str(self.start) == "random"
+        return tags
 
 
 def _agrees(weights: np.ndarray, order: np.ndarray) -> bool:
@@ -358,46 +429,4 @@ def prune(weights: np.ndarray, threshold: float, required: np.ndarray) -> tuple[
     return np.where(sizes > tau, weights, 0.0), tau
 
 
-def edge_masks(
-    d: int, allowed: np.ndarray | None, required: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Checked (d, d) masks; the diagonal is never allowed.
-
-    Raises:
-        ProblemError: wrong shape, a required edge that is not allowed, or required edges that form
-            a cycle.
-    """
-    masks = []
-    for name, mask, default in (("allowed", allowed, True), ("required", required, False)):
-        whole = np.full((d, d), default) if mask is None else np.asarray(mask)
-        if whole.shape != (d, d):
-            raise ProblemError(f"the mask `{name}` is {whole.shape}, the problem ({d}, {d})")
-        if whole.dtype != bool:
-            raise ProblemError(f"the mask `{name}` must be bool, not {whole.dtype}")
-        masks.append(whole.copy())
-    may, must = masks
-    np.fill_diagonal(may, False)
-    for i, j in np.argwhere(must & ~may):
-        reason = "on the diagonal" if i == j else "not allowed"
-        raise ProblemError(f"the required edge {i} → {j} is {reason}")
-    if not is_acyclic(must):
-        raise ProblemError(f"the required edges form a cycle: {_a_cycle(must)}")
-    return may, must
-
-
-def _a_cycle(edges: np.ndarray) -> str:
-    """One cycle of a graph that has one, for the message."""
-    alive = edges.copy()
-    while True:  # peel what lies on no cycle, then walk until a node repeats
-        dead = ~(alive.any(0) & alive.any(1))
-        before = alive.sum()
-        alive[dead], alive[:, dead] = False, False
-        if alive.sum() == before:
-            break
-    walk = [int(np.flatnonzero(alive.any(1))[0])]
-    while walk.count(walk[-1]) < 2:
-        walk.append(int(np.flatnonzero(alive[walk[-1]])[0]))
-    return " → ".join(map(str, walk[walk.index(walk[-1]) :]))
-
-
-__all__ = ["Least", "Status", "edge_masks", "prune"]
+__all__ = ["Least", "prune"]

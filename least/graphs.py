@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
+import scipy  # its parts come when they are used
+
+
+def strong_components(weights: Any) -> tuple[int, np.ndarray]:
+    """How many sets of nodes that reach one another, and (d,) the set of each node."""
+    count, component = scipy.sparse.csgraph.connected_components(
+        weights, directed=True, connection="strong"
+    )
+    return int(count), component
 
 
 def prune(weights: Any, threshold: float) -> tuple[Any, float]:
@@ -16,13 +22,13 @@ def prune(weights: Any, threshold: float) -> tuple[Any, float]:
     Returns:
         csr_array and τ.
     """
-    coordinates = sp.coo_array(weights)
+    coordinates = scipy.sparse.coo_array(weights)
     sizes = np.abs(coordinates.data)
     levels = np.concatenate([[threshold], np.unique(sizes[sizes > threshold])])
 
     def cut(level: float) -> Any:
         keep = sizes > level
-        return sp.csr_array(
+        return scipy.sparse.csr_array(
             (coordinates.data[keep], (coordinates.row[keep], coordinates.col[keep])),
             shape=coordinates.shape,
         )
@@ -41,7 +47,9 @@ def is_acyclic(weights: Any) -> bool:
     """Exact: every strongly connected component is a single node without a loop."""
     if weights.diagonal().any():
         return False
-    count, _ = connected_components(weights, directed=True, connection="strong")
+    count, _ = scipy.sparse.csgraph.connected_components(
+        weights, directed=True, connection="strong"
+    )
     return bool(count == weights.shape[0])
 
 
@@ -55,9 +63,11 @@ def exponential_trace(squared: Any) -> float:
     Exact for components of up to `DENSE_COMPONENT` nodes; of a larger one the terms of closed walks
     of up to four edges, Σ Tr(Sᵏ)/k!, which is a lower bound.
     """
-    squared = sp.csr_array(squared, dtype=float)
+    squared = scipy.sparse.csr_array(squared, dtype=float)
     squared.eliminate_zeros()
-    _, component = connected_components(squared, directed=True, connection="strong")
+    _, component = scipy.sparse.csgraph.connected_components(
+        squared, directed=True, connection="strong"
+    )
     sizes = np.bincount(component)
     by_component = np.argsort(component, kind="stable")
     ends = np.cumsum(sizes)
@@ -68,10 +78,10 @@ def exponential_trace(squared: Any) -> float:
         if len(nodes) <= DENSE_COMPONENT:
             total += float(np.trace(scipy.linalg.expm(part.toarray()))) - len(nodes)
         else:
-            square, transposed = sp.csr_array(part @ part), sp.csr_array(part.T)
+            square, transposed = scipy.sparse.csr_array(part @ part), scipy.sparse.csr_array(part.T)
             total += float(part.diagonal().sum()) + float((part * transposed).sum()) / 2
             total += float((square * transposed).sum()) / 6
-            total += float((square * sp.csr_array(square.T)).sum()) / 24
+            total += float((square * scipy.sparse.csr_array(square.T)).sum()) / 24
     return total
 
 
@@ -81,11 +91,13 @@ def cut_cycles(weights: Any, share: float = 0.02) -> Any:
     Where one threshold for the whole graph would cost every weaker edge, this takes the weakest
     `share` (at least one) of the edges inside each strongly connected component, again and again.
     """
-    graph = sp.coo_array(weights)
+    graph = scipy.sparse.coo_array(weights)
     row, col, data = graph.row, graph.col, graph.data
     while True:
-        matrix = sp.csr_array((data, (row, col)), shape=graph.shape)
-        count, component = connected_components(matrix, directed=True, connection="strong")
+        matrix = scipy.sparse.csr_array((data, (row, col)), shape=graph.shape)
+        count, component = scipy.sparse.csgraph.connected_components(
+            matrix, directed=True, connection="strong"
+        )
         inside = np.flatnonzero(component[row] == component[col])
         if count == graph.shape[0] or not len(inside):
             return matrix
@@ -100,7 +112,7 @@ def cut_cycles(weights: Any, share: float = 0.02) -> Any:
 
 def topological_rank(weights: Any) -> np.ndarray:
     """(d,) place of each node in an order with causes first; the graph must have no cycle."""
-    graph = sp.csr_array(weights)
+    graph = scipy.sparse.csr_array(weights)
     incoming = np.bincount(graph.indices, minlength=graph.shape[0])
     rank, placed = np.empty(graph.shape[0], np.int64), 0
     layer = np.flatnonzero(incoming == 0)

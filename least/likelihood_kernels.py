@@ -6,8 +6,9 @@ in use; `left` (d,) residual variances; `scores` (d,). The Gram matrix has unit 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from least.compiled import numba
 
 SMALLEST = 1e-10
 """Share of a variance that counts as zero: a collinear candidate, a residual of nothing."""

@@ -11,7 +11,7 @@ Source: Chen, Drton and Wang 2019, "On causal discovery with an equal-variance a
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
+import scipy  # its parts come when they are used
 
 SMALLEST_VARIANCE = 1e-10
 """Remaining variance, relative to the column's own, that counts as zero (a duplicated column)."""

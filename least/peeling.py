@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
+from least.compiled import numba
 from least.screening import pursue, solve_chosen
 
 BLOCK = 4000

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -14,6 +14,27 @@ Optimizer = Literal["proximal", "adam"]
 
 class ProblemError(ValueError):
     """The input cannot be fitted; the message says what to change."""
+
+
+class NotFittedError(ProblemError, AttributeError):
+    """Asked for a result before `fit`."""
+
+
+class MissingExtraError(ProblemError, ImportError):
+    """A library is not installed that only this part needs.
+
+    Args:
+        what: the part.
+        library: as pip knows it.
+        extra: the extra of this package that brings it, if there is one.
+        error: what the import said.
+    """
+
+    def __init__(self, what: str, library: str, extra: str | None, error: ImportError) -> None:
+        cure = f"pip install {library}"
+        if extra is not None:
+            cure += f" (the extra [{extra}] of this package)"
+        super().__init__(f"{what} needs {library}: {cure}; the import said: {error}")
 
 
 class Status(Enum):
@@ -162,7 +183,7 @@ class OuterStep:
 class Fit:
     """A learned graph and how it came about."""
 
-    weights: np.ndarray
+    weights: np.ndarray = field(repr=False)
     """(d, d); W[i, j] is the edge i → j. Finite, also when the status is NONFINITE: the last
     finite W then."""
     status: Status
@@ -170,7 +191,7 @@ class Fit:
     """Inner steps of all outer steps."""
     delta: float
     """δ of `weights`; zero means acyclic as far as the bound sees."""
-    history: tuple[OuterStep, ...]
+    history: tuple[OuterStep, ...] = field(repr=False)
     start: str = "zeros"
     """Where it began: `zeros`, `random`, `warm`, `given` or `ordering`."""
     threshold: float = 0.0

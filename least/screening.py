@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numba
 import numpy as np
+
+from least.compiled import numba
 
 BLOCK = 2000
 """Rows of the correlation matrix that exist at one time, at most."""

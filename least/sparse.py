@@ -8,7 +8,7 @@ random batches of rows as in the paper. Equal to the dense learner on a full sup
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -42,13 +42,13 @@ Support = Literal["pursuit", "correlation", "random"]
 class SparseFit:
     """A learned sparse graph and how it came about; see `Fit` for the shared fields."""
 
-    weights: Any
+    weights: Any = field(repr=False)
     """(d, d) scipy.sparse.csr_array; W[i, j] is i → j; acyclic."""
     status: Status
     steps: int
     delta: float
     """δ of LEAST's weights before the threshold."""
-    history: tuple[OuterStep, ...]
+    history: tuple[OuterStep, ...] = field(repr=False)
     start: str
     threshold: float
     """τ: |W| up to this was cut; the smallest that leaves no cycle."""

@@ -6,10 +6,10 @@ sources, and `blocks[offsets[q]:]` the Gram matrix of those sources, row by row.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from least.acyclicity import MAX_LOG_RATIO, SCALE_FLOOR
+from least.compiled import numba
 
 
 @numba.njit(cache=True)

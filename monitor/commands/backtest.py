@@ -14,6 +14,7 @@ import typer
 from monitor.commands.configuration import ConfigOption, read_configuration
 from monitor.commands.failure import mendable
 from monitor.commands.replaying import ReplayProgress, case_table, incident_table, wide_console
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,7 +118,9 @@ def _state_directory() -> Path:
 def _show(console: Console, config: Config, outcome: Outcome, seconds: float) -> None:
     document = outcome.document
     report = config.settings.detection.report
-    console.print(incident_table(outcome.incidents[report], config, f"incidents ({report.value})"))
+    print_whole(
+        console, incident_table(outcome.incidents[report], config, f"incidents ({report.value})")
+    )
     console.print(
         f"{document['rows']:,} rows, {document['rejected']} rejected, {document['ticks']:,} ticks "
         f"in {seconds:.0f} s; no incident open at {document['quiet_ticks']:,} ticks"
@@ -125,10 +128,10 @@ def _show(console: Console, config: Config, outcome: Outcome, seconds: float) ->
     for reason in outcome.rejected:
         console.print(f"  rejected: {reason}", style="yellow")
     if outcome.scores:
-        console.print(_score_table({m.value: s for m, s in outcome.scores.items()}))
+        print_whole(console, _score_table({m.value: s for m, s in outcome.scores.items()}))
         scores = outcome.scores[report]
         if scores.cases:
-            console.print(case_table(scores, "labelled anomalies"))
+            print_whole(console, case_table(scores, "labelled anomalies"))
 
 
 def _score_table(scores: dict[str, Scores]) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.commands.configuration import BAD_CONFIGURATION, ConfigOption, read_configuration
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from monitor.config import Config
@@ -200,7 +201,7 @@ def _show(config: Config, found: Survey) -> None:
             f"{attribute.missing / rows:.1%}",
             escape(top),
         )
-    console.print(table)
+    print_whole(console, table)
 
     table = Table("outcome")
     table.add_column("failures", justify="right")
@@ -209,7 +210,7 @@ def _show(config: Config, found: Survey) -> None:
     for outcome, definition in zip(found.outcomes, config.outcomes, strict=True):
         rate = f"{outcome.failures / rows:.3%}"
         table.add_row(outcome.name, f"{outcome.failures:,}", rate, escape(definition.when.text))
-    console.print(table)
+    print_whole(console, table)
 
     if found.outlook is not None:
         console.print(_outlook(config, found.outlook), soft_wrap=True)

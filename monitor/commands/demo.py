@@ -15,6 +15,7 @@ import typer
 from monitor.commands.configuration import read_configuration
 from monitor.commands.failure import mendable
 from monitor.commands.replaying import ReplayProgress, case_table, incident_table, wide_console
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,10 +102,10 @@ def _replay(
         )
     report = config.settings.detection.report
     found = outcome.incidents[report]
-    console.print(incident_table(found, config, f"incidents: {name}", SHOWN))
+    print_whole(console, incident_table(found, config, f"incidents: {name}", SHOWN))
     if outcome.scores:
-        console.print(
-            case_table(outcome.scores[report], "what was in the news, and what was found")
+        print_whole(
+            console, case_table(outcome.scores[report], "what was in the news, and what was found")
         )
     return progress.newest
 

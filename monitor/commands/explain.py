@@ -17,6 +17,7 @@ from monitor.commands.stored import (
     TokenOption,
     open_stored,
 )
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,8 +88,8 @@ def _show(
     for name, value in facts:
         console.print(Text.assemble((f"  {name:12}", "dim"), value))
     console.print()
-    console.print(_path(finding.path))
-    console.print(_counts(finding, incident.latest))
+    print_whole(console, _path(finding.path))
+    print_whole(console, _counts(finding, incident.latest))
     if len(finding.chain) > 1:
         console.print(Text("from the first suspect to the cause named", "italic"))
         for depth, cause in enumerate(finding.chain):
@@ -96,7 +97,7 @@ def _show(
             text = f"  {'  ' * depth}{cause_text(cause)}" + ("  ← named" if chosen else "")
             console.print(Text(text, "bold" if chosen else ""))
         console.print()
-    console.print(_causes(finding))
+    print_whole(console, _causes(finding))
     console.print(Text("history", "italic"))
     for entry in history:
         kind = entry.kind.replace("_", " ")

@@ -17,6 +17,7 @@ from monitor.commands.stored import (
     TokenOption,
     open_stored,
 )
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from monitor.domain import Diagnosis, Edge
@@ -87,7 +88,7 @@ def _show(diagnosis: Diagnosis, edges: Sequence[Edge]) -> None:
     for edge in edges:
         table.add_row(Text(edge.source), Text(edge.target), f"{edge.weight:.3f}")
     console = wide_console()
-    console.print(table)
+    print_whole(console, table)
     console.print(
         f"{len(edges)} of {len(diagnosis.edges)} edges between {diagnosis.nodes} nodes at "
         f"{time_text(diagnosis.at)}; fit {diagnosis.fit_status.replace('_', ' ')} "

@@ -18,6 +18,7 @@ from monitor.commands.stored import (
     TokenOption,
     open_stored,
 )
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -72,7 +73,7 @@ def incidents(
 
             typer.echo(dumps({"incidents": [incident_document(i) for i in found]}).decode())
         elif found:
-            wide_console().print(_table(found, opened.zone))
+            print_whole(wide_console(), _table(found, opened.zone))
             typer.echo("`least-monitor explain ID` tells why.")
         else:
             typer.echo("no incidents")

@@ -11,6 +11,7 @@ import typer
 
 from monitor.commands.failure import mendable
 from monitor.commands.replaying import wide_console
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from monitor.edge.tables import Table
@@ -258,7 +259,7 @@ def _show(result: Localization) -> None:
                 f"  concentrated in {link.cause}", f"{link.observed:,.6g}",
                 f"{link.expected:,.6g}", ratio, "", "", style="dim",
             )  # fmt: skip
-    console.print(sheet)
+    print_whole(console, sheet)
     for storm in _storms(result):
         console.print(f"alike: {storm}")
     console.print(f"left unexplained: {result.unexplained:.0%} of the deviation")

@@ -18,6 +18,7 @@ from monitor.commands.stored import (
     TokenOption,
     open_stored,
 )
+from monitor.commands.tables import print_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -102,7 +103,7 @@ def list_(
             typer.echo(dumps({"silences": documents}).decode())
             return
         if found:
-            wide_console().print(_table(found, opened.zone, now))
+            print_whole(wide_console(), _table(found, opened.zone, now))
         else:
             typer.echo("no silences")
         for window in opened.maintenance:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.commands.tables import print_whole
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -289,4 +291,4 @@ def _show(planned: tuple[Planned, ...], output: Path | None) -> None:
             f"{incident.expected_excess:,.0f} over {incident.expected_usual:,.0f}",
             style=None if incident.detectable else "dim",
         )
-    Console().print(table)
+    print_whole(Console(), table)

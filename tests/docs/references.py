@@ -27,6 +27,9 @@ _WRITTEN = "<!-- Written by `python -m tests.docs.references`; change the code, 
 
 LIBRARY = (
     "least",
+    "least.constraints",
+    "least.network",
+    "least.table",
     "least.problem",
     "least.dense",
     "least.sparse",

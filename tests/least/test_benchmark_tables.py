@@ -1,21 +1,21 @@
-"""docs/benchmarks.md says what benchmarks/results holds."""
+"""Tables of figures in the documentation say what benchmarks/results holds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks._tables import DOCUMENT, TABLES, rendered
+from benchmarks._tables import DOCUMENTS, TABLES, rendered
 
 
 def test_the_documents_tables_are_those_of_the_results() -> None:
-    text = DOCUMENT.read_text("utf-8")
-    assert rendered(text) == text, "run `python -m benchmarks._tables`"
-    unused = [name for name in TABLES if f"<!-- table {name} -->" not in text]
+    texts = [document.read_text("utf-8") for document in DOCUMENTS]
+    assert [rendered(text) for text in texts] == texts, "run `python -m benchmarks._tables`"
+    unused = [name for name in TABLES if f"<!-- table {name} -->" not in "".join(texts)]
     assert unused == []
 
 
 def test_every_picture_of_the_documents_is_there() -> None:
-    folder = DOCUMENT.parent
+    folder = DOCUMENTS[0].parent
     pictures = [
         folder / line.split("](")[1].rstrip(")")
         for path in folder.glob("*.md")

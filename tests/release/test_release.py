@@ -12,6 +12,7 @@ import sys
 import tarfile
 import zipfile
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ class Built:
     wheel: Path
     sdist: Path
     of_the_tree: Path
+    library: Path
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +70,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     ]
     run(*build, "--out-dir", top / "dist", top / "tree")  # the sdist, and the wheel from it
     run(*build, "--wheel", "--out-dir", top / "direct", top / "tree")
+    run(*build, "--wheel", "--out-dir", top / "library", top / "tree" / "packages" / "least")
     (wheel,), (sdist,) = (top / "dist").glob("*.whl"), (top / "dist").glob("*.tar.gz")
-    (direct,) = (top / "direct").glob("*.whl")
-    return Built(wheel, sdist, direct)
+    (direct,), (library,) = (top / "direct").glob("*.whl"), (top / "library").glob("*.whl")
+    return Built(wheel, sdist, direct, library)
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,44 @@ def test_the_wheel_holds_the_program_and_no_more(built: Built) -> None:
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert in_tree - names == set()
+
+
+def test_the_library_installs_without_the_monitor(built: Built, tmp_path: Path) -> None:
+    """With numpy and scipy alone it says what it lacks; with numba it learns."""
+    files, both = contents(built.library), contents(built.wheel)
+    assert {name.split("/")[0] for name in files} == {
+        "least", f"least_learner-{__version__}.dist-info",
+    }  # fmt: skip
+    library = {name: digest for name, digest in both.items() if name.startswith("least/")}
+    assert {n: d for n, d in files.items() if n.startswith("least/")} == library
+    assert f"least_learner-{__version__}.dist-info/licenses/LICENSE" in files
+
+    venv = tmp_path / "venv"
+    run(UV, "venv", "--quiet", "--python", sys.executable, venv)
+    install = [UV, "pip", "install", "--quiet", "--offline", "--python", venv / "bin" / "python"]
+    pins = [f"{name}=={version(name)}" for name in ("numpy", "scipy", "numba", "llvmlite")]
+    run(*install, built.library, *pins[:2])
+    there = json.loads(
+        run(UV, "pip", "list", "--format", "json", "--python", venv / "bin" / "python")
+    )
+    assert {package["name"] for package in there} == {"least-learner", "numpy", "scipy"}
+    program = """
+import numpy as np
+from least import Least
+rain = np.random.default_rng(0).normal(size=500)
+rows = np.column_stack([rain, 1.2 * rain + np.random.default_rng(1).normal(size=500)])
+for settings in {}, {"backend": "sparse"}:
+    try:
+        print(Least(**settings).fit(rows).edges_)
+    except ImportError as error:
+        print(error)
+"""
+    said = run(venv / "bin" / "python", "-c", program, where=tmp_path, PYTHONPATH="")
+    assert "pip install tensorflow-cpu (the extra [dense]" in said
+    assert "pip install numba (the extra [sparse]" in said
+    run(*install, *pins)
+    said = run(venv / "bin" / "python", "-c", program, where=tmp_path, PYTHONPATH="")
+    assert "[Edge(source=0, target=1, weight=1.19" in said
 
 
 def test_the_sdist_can_be_read_by_itself(built: Built) -> None:
