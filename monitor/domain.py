@@ -62,9 +62,15 @@ class Events:
         return Events(self.at[rows], self.values[rows], self.failed[rows])
 
 
+KEPT_REASONS = ("unread_number", "unread_flag", "unread_text", "unread_value", "undecided")
+"""Reasons of records that are taken in although something about them could not be read."""
+
+_RESULTS = {"duplicate": "duplicate", "excluded": "excluded"} | dict.fromkeys(KEPT_REASONS, "kept")
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Input that could not be understood: counted and kept aside, never guessed at."""
+    """Input of which something could not be used: counted and told, never guessed at."""
 
     reason: str
     """A short stable word for the metric label, e.g. ``bad_time``, ``not_json``, ``future``."""
@@ -76,6 +82,11 @@ class Rejected:
     """How many rows share this complaint (only the first few are listed one by one)."""
     raw: bytes = b""
     """The first bytes of the offending record, for the operator."""
+
+    @property
+    def result(self) -> str:
+        """What became of the records: ``rejected``, ``duplicate``, ``excluded`` or ``kept``."""
+        return _RESULTS.get(self.reason, "rejected")
 
 
 @dataclass(frozen=True, slots=True)

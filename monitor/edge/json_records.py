@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from monitor.config import Config
 from monitor.domain import Events
-from monitor.edge.cells import describe
 from monitor.edge.decoding import Decoder
 from monitor.edge.json_lines import field_of, object_of
 from monitor.edge.source import SourceError
@@ -37,6 +36,16 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """What could not be read of records that are events all the same."""
+
+    rows: np.ndarray  # (n,) int, ascending
+    reason: str
+    detail: str
+    """Of the first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """Some records."""
 
@@ -46,6 +55,8 @@ class Decoded:
     """Of each event, None where it has none; None without an id column."""
     faults: tuple[Fault, ...]
     """By row."""
+    doubts: tuple[Doubt, ...] = ()
+    """About events."""
 
 
 class RecordDecoder:
@@ -70,9 +81,10 @@ class RecordDecoder:
         columns = {name: self._cells(objects, name) for name in self._needed}
         events: list[Events] = []
         sound: list[np.ndarray] = []
+        doubts: list[Doubt] = []
         for members in _alike(columns, len(objects)):
             some = None if len(members) == len(objects) else members
-            self._decode_alike(columns, some, rows, events, sound, faults)
+            self._decode_alike(columns, some, rows, events, sound, faults, doubts)
         for name, nested in _nested(columns):
             detail = f"field `{name}` holds a list or a table; name a field with plain values"
             faults += [Fault(int(rows[i]), "bad_value", detail) for i in nested]
@@ -86,7 +98,8 @@ class RecordDecoder:
             at = {int(row): i for i, row in enumerate(rows)}
             cells = self._cells(objects, self._event_id)
             ids = tuple(_hashable(cells[at[row]]) for row in good.tolist())
-        return Decoded(merged, good, ids, tuple(sorted(faults, key=lambda fault: fault.row)))
+        faults.sort(key=lambda fault: fault.row)
+        return Decoded(merged, good, ids, tuple(faults), tuple(doubts))
 
     def nothing(self) -> Events:
         """No events, in the right shape."""
@@ -105,6 +118,7 @@ class RecordDecoder:
         events: list[Events],
         sound: list[np.ndarray],
         faults: list[Fault],
+        doubts: list[Doubt],
     ) -> None:
         """Decode records whose cells have the same types, column by column."""
         mine = rows if members is None else rows[members]
@@ -120,14 +134,15 @@ class RecordDecoder:
             # Of a file it would be the configuration's fault; here it may be one sender's.
             faults += [Fault(int(row), "bad_time", str(error)) for row in mine]
             return
+        every = mine
         if complaints.bad.any():
-            for bad, reason, detail in complaints.faults:
-                name = detail.partition("`")[2].partition("`")[0]
-                for row in bad.tolist():
-                    shown = f"; found {describe(arrays[name][row])[1]}" if name in arrays else ""
-                    faults.append(Fault(int(mine[row]), reason, detail + shown))
+            for one in complaints.faults:
+                faults += [
+                    Fault(int(mine[row]), one.reason, one.shown(row)[0]) for row in one.rows.tolist()
+                ]
             found = found.take(~complaints.bad)
             mine = mine[~complaints.bad]
+        doubts += [Doubt(every[d.rows], d.reason, d.shown(int(d.rows[0]))[0]) for d in complaints.doubts]
         events.append(found)
         sound.append(mine)
 
