@@ -6,6 +6,7 @@ All are frozen; arrays inside are treated as read-only. Times inside arrays are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -102,6 +103,19 @@ class Batch:
     newest event decides, as it does where rows come in one order."""
 
 
+def whole_number(text: str) -> str:
+    """The one spelling of a whole number as a value; other texts as they are.
+
+    >>> whole_number("7.0"), whole_number("4.10"), whole_number("07.0")
+    ('7', '4.10', '07.0')
+    """
+    found = _WHOLE.fullmatch(text) if text.endswith(".0") else None
+    return found[1] if found else text
+
+
+_WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0")
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Cause:
     """A selector: every named attribute has one of the listed values; empty is "everything"."""
@@ -120,7 +134,8 @@ class Cause:
     @staticmethod
     def from_json(selector: Mapping[str, list[str]]) -> Cause:
         """The form used in labels and reports: ``{"airline": ["AC"]}``."""
-        return Cause(tuple(sorted((k, tuple(sorted(v))) for k, v in selector.items())))
+        spelt = {name: sorted(map(whole_number, values)) for name, values in selector.items()}
+        return Cause(tuple(sorted((name, tuple(values)) for name, values in spelt.items())))
 
     def to_json(self) -> dict[str, list[str]]:
         """Inverse of `from_json`."""

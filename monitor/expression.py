@@ -233,7 +233,7 @@ class _Compiler:
 
     def side(self, node: ast.expr, want: Kind) -> _Node:
         """One side of a comparison: a text is compared with what is written."""
-        column = not (self.kind(node) or isinstance(node, ast.Call) and not _is_col(node))
+        column = not (self.kind(node) or (isinstance(node, ast.Call) and not _is_col(node)))
         return self.compile(node, Kind.WRITTEN if want is Kind.TEXT and column else want)
 
     def exact(self, node: ast.expr) -> ast.expr:

@@ -89,7 +89,9 @@ def parse_format(text: str) -> TimeFormat:
         if directive == "s":
             raise FormatError(f"{text!r}: %s is a number", 'write unit = "s" instead of `format`')
         if token.startswith("%") and directive not in DIRECTIVES:
-            known = " ".join(f"%{one}" for one in ("Y", "m", "d", "H", "M", "S", "f", "b", "p", "z"))
+            known = " ".join(
+                f"%{one}" for one in ("Y", "m", "d", "H", "M", "S", "f", "b", "p", "z")
+            )
             raise FormatError(f"{text!r}: nobody knows {token!r}", f"known are {known} and others")
         plain.append(token)
         if directive:

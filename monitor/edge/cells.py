@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.config import MISSING_WORDS, CellDefinition
+from monitor.domain import whole_number
 
 PLAIN = CellDefinition()
 """How cells are written when nobody says so."""
@@ -28,7 +29,6 @@ _NO_NUMBER = pa.array(sorted({*MISSING_WORDS, "", "na"}))
 _TRUE = ("true", "t", "yes", "y", "on")
 _FALSE = ("false", "f", "no", "n", "off")
 
-_WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0")
 _HARMFUL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """Control characters, and marks that turn the direction of writing."""
 
@@ -96,11 +96,7 @@ def texts(values: pa.Array) -> tuple[list[str | None], np.ndarray]:
 
 
 def _value(word: str | None) -> str | None:
-    if not word or word.isspace():
-        return None
-    if word.endswith(".0") and (whole := _WHOLE.fullmatch(word)):
-        return whole[1]
-    return word
+    return whole_number(word) if word and not word.isspace() else None
 
 
 def _decoded(values: list[bytes | None]) -> tuple[list[str | None], np.ndarray]:
@@ -171,7 +167,7 @@ def comma_cure(cells: pa.Array) -> str | None:
     shown = describe(cells[0])[1].strip("`")
     if not re.fullmatch(r"[+-]?\d[\d., '’]*", shown) or "," not in shown:
         return None
-    mark = ',' if shown.rfind(",") > shown.rfind(".") else "."
+    mark = "," if shown.rfind(",") > shown.rfind(".") else "."
     return f'if it is a number, say decimal = "{mark}" in [schema]'
 
 
@@ -183,9 +179,7 @@ def texts_present(values: list[str | None], written: CellDefinition = PLAIN) -> 
     ]
 
 
-def words(
-    column: pa.Array, written: CellDefinition = PLAIN
-) -> tuple[pa.Array, np.ndarray | None]:
+def words(column: pa.Array, written: CellDefinition = PLAIN) -> tuple[pa.Array, np.ndarray | None]:
     """A column as text, words for none being missing, and the mask of cells that are not UTF-8."""
     return _words(column, lambda values: texts_present(values, written))
 
@@ -213,9 +207,7 @@ def _words(
     return pa.array(present(values), pa.string()).take(indices), wrong
 
 
-def flags(
-    column: pa.Array, written: CellDefinition = PLAIN
-) -> tuple[pa.Array, np.ndarray | None]:
+def flags(column: pa.Array, written: CellDefinition = PLAIN) -> tuple[pa.Array, np.ndarray | None]:
     """A column as bool (numbers: not zero), and the mask of cells that are neither."""
     column = plain(column)
     if pa.types.is_boolean(column.type):

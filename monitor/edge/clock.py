@@ -61,6 +61,7 @@ def event_times(
     outside = (at < EARLIEST) | (at > LATEST)
     if definition.unit in ("ms", "us", "ns"):
         outside |= at < np.datetime64(_NOT_BEFORE, "s")
+    outside &= ~missing
     if (missing | outside).any():
         _complain(rows, definition, missing, outside, complaints)
     return at
@@ -131,28 +132,37 @@ def _reasons(
             rows = np.zeros(len(bad), bool)
             rows[known[(lengths >= low) & (lengths <= high)]] = True
             given = f"not {_UNITS[definition.unit]}; say" if definition.unit else "but no unit; say"
-            yield rows, f"looks like {_UNITS[unit]}, {given} unit = \"{unit}\" in [schema]"
+            yield rows, f'looks like {_UNITS[unit]}, {given} unit = "{unit}" in [schema]'
         if definition.unit is None:
             yield digits, 'is a number; say what it counts: unit = "s" (or "ms", "us", "ns")'
     shaped = like(_SHAPE)
     if definition.unit is not None:
         yield shaped, "is written out, no number; leave `unit` out of [schema]"
     elif definition.format is not None:
-        yield shaped, (
-            f"does not follow format = \"{definition.format}\"; it is ISO 8601, "
-            "which is read when `format` is left out"
+        yield (
+            shaped,
+            (
+                f'does not follow format = "{definition.format}"; it is ISO 8601, '
+                "which is read when `format` is left out"
+            ),
         )
     elif definition.zone is None:
         zoned = like(_ZONED) | like(r"(z|UTC|GMT|UT)$")
-        yield shaped & ~zoned, (
-            'carries no zone, as others do; add zone = "UTC" (or the zone of the log, such as '
-            '"Europe/Lisbon") to [schema]'
+        yield (
+            shaped & ~zoned,
+            (
+                'carries no zone, as others do; add zone = "UTC" (or the zone of the log, such as '
+                '"Europe/Lisbon") to [schema]'
+            ),
         )
     if definition.unit is None:
         named = like(_ENDS_IN_A_NAME) & ~like(r"(UTC|GMT|UT|AM|PM)$")
-        yield named, (
-            "ends in the name of a zone that is not the same everywhere; write an offset "
-            "such as +02:00, or UTC"
+        yield (
+            named,
+            (
+                "ends in the name of a zone that is not the same everywhere; write an offset "
+                "such as +02:00, or UTC"
+            ),
         )
 
 
@@ -288,9 +298,7 @@ def _formatted(words: pa.Array, definition: TimeDefinition) -> pa.Array:
     minutes = pc.utf8_slice_codeunits(zone, 3, 5)
     minutes = pc.add(
         pc.multiply(pc.utf8_ltrim(hours, "+").cast(pa.int64()), 60),
-        pc.multiply(
-            minutes.cast(pa.int64()), pc.if_else(pc.starts_with(zone, "-"), -1, 1)
-        ),
+        pc.multiply(minutes.cast(pa.int64()), pc.if_else(pc.starts_with(zone, "-"), -1, 1)),
     )
     return pc.subtract(times, pc.multiply(minutes, 60_000_000)).cast(UTC)
 

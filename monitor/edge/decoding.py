@@ -180,9 +180,7 @@ class Decoder:
             complaints.doubt("undecided", detail, ~decided, None)
         return Events(at, values, failed), complaints
 
-    def _exclude(
-        self, where: Expression, rows: pa.RecordBatch, complaints: Complaints
-    ) -> None:
+    def _exclude(self, where: Expression, rows: pa.RecordBatch, complaints: Complaints) -> None:
         """Leave out the rows for which `where` is not true."""
         read = _Reading(rows, self.written)
         answer = where(read)

@@ -138,11 +138,14 @@ class RecordDecoder:
         if complaints.bad.any():
             for one in complaints.faults:
                 faults += [
-                    Fault(int(mine[row]), one.reason, one.shown(row)[0]) for row in one.rows.tolist()
+                    Fault(int(mine[row]), one.reason, one.shown(row)[0])
+                    for row in one.rows.tolist()
                 ]
             found = found.take(~complaints.bad)
             mine = mine[~complaints.bad]
-        doubts += [Doubt(every[d.rows], d.reason, d.shown(int(d.rows[0]))[0]) for d in complaints.doubts]
+        doubts += [
+            Doubt(every[d.rows], d.reason, d.shown(int(d.rows[0]))[0]) for d in complaints.doubts
+        ]
         events.append(found)
         sound.append(mine)
 

@@ -60,9 +60,7 @@ class Taken:
         for doubt in self.doubts:
             first = self.record(int(doubt.rows[0]))
             raw = (first.value or b"")[:200]
-            doubts.append(
-                Rejected(doubt.reason, first.where, doubt.detail, len(doubt.rows), raw)
-            )
+            doubts.append(Rejected(doubt.reason, first.where, doubt.detail, len(doubt.rows), raw))
         return (*tally.listed(), *doubts)
 
 
