@@ -48,7 +48,7 @@ class CellDefinition:
     missing: tuple[str, ...] = MISSING_WORDS
     """Texts that stand for no value, in small letters."""
     decimal: Literal[".", ","] | None = None
-    """The decimal mark; named, the other and spaces may group thousands. None: a point, no groups."""
+    """The decimal mark; if named, the other and spaces may group thousands. None: a point."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,8 +66,9 @@ class TimeTable(Section):
     format: str | None = Field(
         default=None,
         description="With `clock`: `HHMM` (515 is 05:15) or `HH:MM`. With `column`: a strptime "
-        "format such as `%d/%b/%Y:%H:%M:%S %z`; left out: ISO 8601 or a real time type. `.%f` is a "
-        "fraction that may be there, after a point or a comma; `%z` an offset, `Z`, `UTC` or `GMT`.",
+        "format such as `%d/%b/%Y:%H:%M:%S %z`; left out: ISO 8601 or a real time type. `.%f` is "
+        "a fraction that may be there, behind a point or a comma; `%z` is an offset, `Z`, `UTC` or "
+        "`GMT`.",
     )
     unit: Literal["s", "ms", "us", "ns"] | None = Field(
         default=None, description="Of a number counted from 1970-01-01 UTC."

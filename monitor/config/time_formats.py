@@ -49,8 +49,8 @@ class TimeFormat:
     text: str
     """For strptime, without fraction and zone."""
     pattern: str
-    """In RE2's syntax. Matches a whole time; groups ``a`` … ``c`` are what strptime reads, ``f`` the fraction and
-    ``z`` the zone."""
+    """In RE2's syntax. Matches a whole time; groups ``a`` … ``c`` are what strptime reads, ``f``
+    the fraction and ``z`` the zone."""
     zoned: bool
     """The time carries its zone."""
 

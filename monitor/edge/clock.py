@@ -38,7 +38,7 @@ _DIGITS = r"^\s*\d{9,20}(\.\d+)?\s*$"
 _ENDS_IN_A_NAME = r"\d\s*[A-Z]{2,5}\s*$"
 
 _NOT_BEFORE = 315_532_800
-"""1980 in seconds: what a number of ms, us or ns would have to be less than, counts another unit."""
+"""1980, in seconds: a number of ms, us or ns that lies before it counts another unit."""
 
 _UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 

@@ -57,7 +57,7 @@ class Complaints:
         """Of rows that are kept."""
 
     def add(self, reason: str, detail: str, rows: np.ndarray, values: pa.Array | None) -> None:
-        """Leave out the rows of mask `rows`; `detail` names field and fix, `values` the offenders."""
+        """Leave out the rows of mask `rows`; `detail` names field and fix, `values` holds them."""
         fresh = np.flatnonzero(rows & ~self.bad)
         self.bad[fresh] = True
         if len(fresh):
@@ -97,7 +97,7 @@ class Complaint:
     reason: str
     detail: str
     values: pa.Array | None
-    """The column in which it stands, by row of the batch; None: what is wrong is that nothing is."""
+    """The column in which it stands, by row of the batch; None: it is wrong that nothing is."""
 
     def shown(self, row: int) -> tuple[str, bytes]:
         """The detail with what stands in `row`, and its first bytes."""

@@ -137,15 +137,13 @@ class RecordDecoder:
         every = mine
         if complaints.bad.any():
             for one in complaints.faults:
-                faults += [
-                    Fault(int(mine[row]), one.reason, one.shown(row)[0])
-                    for row in one.rows.tolist()
-                ]
+                for row in one.rows.tolist():
+                    faults.append(Fault(int(mine[row]), one.reason, one.shown(row)[0]))
             found = found.take(~complaints.bad)
             mine = mine[~complaints.bad]
-        doubts += [
-            Doubt(every[d.rows], d.reason, d.shown(int(d.rows[0]))[0]) for d in complaints.doubts
-        ]
+        for one in complaints.doubts:
+            detail, _ = one.shown(int(one.rows[0]))
+            doubts.append(Doubt(every[one.rows], one.reason, detail))
         events.append(found)
         sound.append(mine)
 

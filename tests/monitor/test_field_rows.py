@@ -1,4 +1,4 @@
-"""Logs from the field whose cells are not what one thinks: `tests/monitor/field`, a folder a kind."""
+"""Logs from the field whose cells are not what one thinks; in `field`, a folder a kind."""
 
 from __future__ import annotations
 
@@ -148,10 +148,11 @@ def test_a_cell_beside_the_point_is_told_and_the_row_is_kept(kind: str, tmp_path
     assert told.failed == [True, False]  # of the second nobody knows
     assert told.counts == {"unread_number": 1, "bad_number": 1}
     first, second = told.told
-    assert first.reason == "unread_number" and first.result == "kept"
-    assert "log." in first.where and first.where.rstrip("0123456789").endswith((":", "row "))
-    assert "`took` is not a number" in first.detail and "found `0.1, 0.2`" in first.detail
-    assert second.reason == "bad_number" and second.result == "rejected"
+    assert (first.reason, first.result) == ("unread_number", "kept")
+    assert (second.reason, second.result) == ("bad_number", "rejected")
+    assert first.where.rstrip("0123456789").endswith((".csv:", ".jsonl:", "row "))
+    assert "`took` is not a number" in first.detail
+    assert "found `0.1, 0.2`" in first.detail
 
 
 def test_another_outcome_is_no_reason_to_lose_a_failure(tmp_path: Path) -> None:
@@ -426,7 +427,7 @@ def test_where_is_checked_with_the_rest(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         config(tmp_path, source='where = "path = 1"')
     assert caught.value.problems[0].key == "source.where"
-    with pytest.raises(SourceError, match="no column `path` for `source.where`"):
+    with pytest.raises(SourceError, match=r"no column `path` for `source\.where`"):
         read(tmp_path, "csv", [{}], source='where = "path == 1"')
 
 
@@ -454,7 +455,7 @@ def test_check_tells_what_was_kept_and_what_was_left_out(tmp_path: Path) -> None
 def test_the_first_row_is_quoted_with_its_own_reason(tmp_path: Path) -> None:
     rows = [{"status": "oops"}, {"at": "never"}] * 80
     read(tmp_path, "csv", rows)
+    path = tmp_path / "monitor.toml"
+    path.write_text(path.read_text().replace("max_rejected_ratio = 1", ""))
     with pytest.raises(SourceError, match=r"log.csv:2: column `status` is not a number.*`oops`"):
-        path = tmp_path / "monitor.toml"
-        path.write_text(path.read_text().replace("max_rejected_ratio = 1", ""))
         Told(load(path, {}))
