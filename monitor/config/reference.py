@@ -97,22 +97,22 @@ A condition over the columns of the log, in Python's grammar with SQL's meaning.
 A column is read as its partner asks: as a number beside a number, as text beside text. Two bare
 columns are compared as text by `==` and as numbers by `<`.
 
-**Missing.** An empty cell and the words of `schema.missing` (`-`, `n/a`, `null` …) are no number and no
-flag, `is_null()` holds for them and `coalesce()` passes over them. A comparison with a text sees what is
-written: `took != "-" and took > 2`. A comparison with `""` asks `is_null()`.
+**Missing.** An empty cell and the words of `schema.missing` (`-`, `n/a`, `null` …) are no number
+and no flag, `is_null()` holds for them and `coalesce()` passes over them. A comparison with a text
+sees what is written: `took != "-" and took > 2`. A comparison with `""` asks `is_null()`.
 
-**Undecided.** A comparison with a missing value is neither true nor false, and what is known decides:
-`status >= 500 or took > 2` is true by its first part whatever `took` is. Where a condition stays
-undecided, the row has no failure of that outcome. If that goes for all outcomes, nothing is known of the
-row: it is counted as `undecided`, with file and line.
+**Undecided.** A comparison with a missing value is neither true nor false, and what is known
+decides: `status >= 500 or took > 2` is true by its first part whatever `took` is. Where a
+condition stays undecided, the row has no failure of that outcome. If that goes for all outcomes,
+nothing is known of the row: it is counted as `undecided`, with file and line.
 
-**Unreadable.** A cell that is no number where one is needed (`fast`, `0.1, 0.2`) counts as missing, but
-is told. The row is kept (`unread_number`) when any outcome is decided without it, and set aside
-(`bad_number`) when none is; the same holds for flags.
+**Unreadable.** A cell that is no number where one is needed (`fast`, `0.1, 0.2`) counts as
+missing, but is told. The row is kept (`unread_number`) when any outcome is decided without it, and
+set aside (`bad_number`) when none is; the same holds for flags.
 
-**Numbers as text** have a decimal point and nothing else, unless `schema.decimal` says more; a comma is
-never guessed at. Whole numbers beyond 2⁵³ are compared exactly by `==`, `!=` and `in`. As values of an
-attribute 7 and 7.0 are one, 4.1 and 4.10 are two.
+**Numbers as text** have a decimal point and nothing else, unless `schema.decimal` says more; a
+comma is never guessed at. Whole numbers beyond 2⁵³ are compared exactly by `==`, `!=` and `in`. As
+values of an attribute 7 and 7.0 are one, 4.1 and 4.10 are two.
 """
 
 _INPUT = """\

@@ -190,7 +190,7 @@ def test_stream_records_are_read_alike(tmp_path: Path) -> None:
 # flag-as-number-text
 
 
-@pytest.mark.parametrize(("name", "failures"), [("retries", 8), ("pandas", 8)])
+@pytest.mark.parametrize(("name", "failures"), [("retries", 33), ("pandas", 30)])
 def test_flag_as_number_text(name: str, failures: int) -> None:
     told = Told(load(FIELD / "flag-as-number-text" / f"{name}.toml", {}))
     assert sum(told.failed) == failures
@@ -257,14 +257,14 @@ def test_large_whole_numbers_are_exact(kind: str, tmp_path: Path) -> None:
 
 def test_dots_in_keys_and_tables_in_tables_are_one_name(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
-        {"http.code.class": 503},
-        {"http": {"code": {"class": 503}}},
-        {"http": {"code.class": 503}},
-        {"http.code": {"class": 503}},
-        {"http": {"code": {"class": 200}}, "other": {"class": 503}},
+        {"http.code.family": 503},
+        {"http": {"code": {"family": 503}}},
+        {"http": {"code.family": 503}},
+        {"http.code": {"family": 503}},
+        {"http": {"code": {"family": 200}}, "other": {"family": 503}},
     ]
     for order in (rows, rows[::-1], rows[:1] * 1500 + rows):
-        told = read(tmp_path, "jsonl", order, when="http.code.class >= 500")
+        told = read(tmp_path, "jsonl", order, when="http.code.family >= 500")
         assert sum(told.failed) == len(order) - 1
         assert not told.told
 
