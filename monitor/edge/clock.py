@@ -119,7 +119,10 @@ def _reasons(
     words = pc.utf8_trim_whitespace(words)
 
     def like(pattern: str) -> np.ndarray:
-        return bad & mask(pc.fill_null(pc.match_substring_regex(words, pattern), False))
+        found: np.ndarray = bad & mask(
+            pc.fill_null(pc.match_substring_regex(words, pattern), False)
+        )
+        return found
 
     yield bad & mask(pc.fill_null(pc.equal(words, ""), True)), "is empty, so the row is left out"
     if definition.format is None:

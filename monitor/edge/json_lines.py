@@ -103,7 +103,8 @@ class JsonLinesReader:
             if first in batch.schema.names:
                 outer = batch.column(first)
                 found.append(pc.struct_field(outer, inner) if inner else outer)
-        return pc.coalesce(*found) if len(found) > 1 else found[0]
+        filled = [column for column in found if column.null_count < len(column)] or found[:1]
+        return pc.coalesce(*filled) if len(filled) > 1 else filled[0]
 
     def _schema(self) -> pa.Schema | None:
         """What Arrow shall read; None if a field has several types, or a field is also a table."""
@@ -167,10 +168,13 @@ def field_of(row: dict[str, Any], name: str) -> Any:
     >>> field_of({"http": {"status.code": 503}}, "http.status.code")
     503
     """
-    if "." not in name:
-        return row.get(name)
-    for first, *inner in spellings(name):
-        value: Any = row.get(first)
+    value = row.get(name)
+    if value is not None or "." not in name:
+        return value
+    for first, *inner in spellings(name)[1:]:
+        value = row.get(first)
+        if value is None:
+            continue
         for part in inner:
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:

@@ -72,8 +72,6 @@ class RecordDecoder:
         self._decoder = Decoder(config, vocabulary)
         self._event_id = event_id
         self._needed = tuple(sorted(self._decoder.required))
-        dotted = (*self._needed, event_id or "")
-        self._flat = not any("." in name for name in dotted)
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Events of records, in their order; never raises for what a record holds."""
@@ -106,7 +104,7 @@ class RecordDecoder:
         return self._decoder.nothing()
 
     def _cells(self, objects: list[dict[str, Any]], name: str) -> list[Any]:
-        if self._flat:
+        if "." not in name:
             return [one.get(name) for one in objects]
         return [field_of(one, name) for one in objects]
 
