@@ -124,7 +124,10 @@ def _reasons(
         )
         return found
 
-    yield bad & mask(pc.fill_null(pc.equal(words, ""), True)), "is empty, so the row is left out"
+    yield (
+        bad & mask(pc.fill_null(pc.equal(words, ""), True)),
+        ("holds no time: it is empty, so the row is left out; mend the log or `schema.time`"),
+    )
     if definition.format is None:
         digits = like(_DIGITS)
         known = digits.nonzero()[0]
@@ -158,6 +161,8 @@ def _reasons(
                 '"Europe/Lisbon") to [schema]'
             ),
         )
+    if definition.unit is None and definition.format is None:
+        yield shaped, "holds no time: there is no such day, so the row is left out; mend the log"
     if definition.unit is None:
         named = like(_ENDS_IN_A_NAME) & ~like(r"(UTC|GMT|UT|AM|PM)$")
         yield (

@@ -322,7 +322,7 @@ def test_a_block_of_nothing_but_stray_marks(config: Config, tmp_path: Path) -> N
 def test_a_field_on_two_lines_is_not_torn_between_two_passes(
     config: Config, tmp_path: Path
 ) -> None:
-    table = day(20).set_column(1, "region", pa.array(["first\nsecond"] * 20))
+    table = day(20).set_column(1, "region", pa.array(["first\\nsecond"] * 20))
     data = as_csv(table)
     vocabulary = Vocabulary(config.settings.schema)
     source = FileSource(config, vocabulary)

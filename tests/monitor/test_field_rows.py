@@ -396,7 +396,8 @@ def test_what_is_no_format_is_found_before_a_row_is_read(
         ("", "2026-03-02 10:00:00 CEST", "ends in the name of a zone"),
         ("", "1772409768.5", 'looks like seconds, but no unit; say unit = "s"'),
         ("", "yesterday", "holds no time that is understood, so the row is left out; write ISO"),
-        ("", "", "is empty"),
+        ("", "", "holds no time: it is empty"),
+        ("", "2026-02-30T00:00:00Z", "holds no time: there is no such day"),
     ],
 )
 def test_what_is_wrong_with_a_time_is_said(
