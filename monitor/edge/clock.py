@@ -81,7 +81,7 @@ def _complain(
         detail = f"{names} holds no time, so the row is left out; mend the log or `schema.time`"
         complaints.add("bad_time", detail, missing, shown)
     else:
-        for rows_so, detail in _reasons(plain(shown), definition, missing | outside):
+        for rows_so, detail in _reasons(plain(shown), definition, missing, outside):
             full = f"column `{definition.column}` {detail}"
             complaints.add("bad_time", full, rows_so, shown)
     complaints.add(
@@ -109,9 +109,10 @@ def _wanted(definition: TimeDefinition) -> str:
 
 
 def _reasons(
-    column: pa.Array, definition: TimeDefinition, bad: np.ndarray
+    column: pa.Array, definition: TimeDefinition, missing: np.ndarray, outside: np.ndarray
 ) -> Iterator[tuple[np.ndarray, str]]:
     """Masks of rows among the bad ones whose fault is known, with what to do about it."""
+    bad = missing | outside
     try:
         words = strings(column if is_text(column.type) else column.cast(pa.string()))[0]
     except (pa.ArrowException, WrongType):
@@ -161,8 +162,11 @@ def _reasons(
                 '"Europe/Lisbon") to [schema]'
             ),
         )
-    if definition.unit is None and definition.format is None:
-        yield shaped, "holds no time: there is no such day, so the row is left out; mend the log"
+    if definition.unit is None and definition.format is None and is_text(column.type):
+        yield (
+            shaped & missing,
+            "holds no time: there is no such day, so the row is left out; mend the log",
+        )
     if definition.unit is None:
         named = like(_ENDS_IN_A_NAME) & ~like(r"(UTC|GMT|UT|AM|PM)$")
         yield (
