@@ -244,6 +244,12 @@ def monitor_health() -> dashboard.Dashboard:
                 text="Empty while every record could be understood.",
                 least=0,
             ),
+            curves(
+                "Records kept of which something could not be read, per hour",
+                ("sum by (reason) (increase(least_monitor_kept_total$i[1h]))", "{{reason}}"),
+                text="undecided: no outcome has a value to judge it by.",
+                least=0,
+            ),
             states(
                 "The source",
                 "max by (state) (least_monitor_source_state$i)",

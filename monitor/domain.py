@@ -6,6 +6,7 @@ All are frozen; arrays inside are treated as read-only. Times inside arrays are
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -62,9 +63,15 @@ class Events:
         return Events(self.at[rows], self.values[rows], self.failed[rows])
 
 
+KEPT_REASONS = ("unread_number", "unread_flag", "unread_text", "unread_value", "undecided")
+"""Reasons of records that are taken in although something about them could not be read."""
+
+_RESULTS = {"duplicate": "duplicate", "excluded": "excluded"} | dict.fromkeys(KEPT_REASONS, "kept")
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Input that could not be understood: counted and kept aside, never guessed at."""
+    """Input of which something could not be used: counted and told, never guessed at."""
 
     reason: str
     """A short stable word for the metric label, e.g. ``bad_time``, ``not_json``, ``future``."""
@@ -76,6 +83,11 @@ class Rejected:
     """How many rows share this complaint (only the first few are listed one by one)."""
     raw: bytes = b""
     """The first bytes of the offending record, for the operator."""
+
+    @property
+    def result(self) -> str:
+        """What became of the records: ``rejected``, ``duplicate``, ``excluded`` or ``kept``."""
+        return _RESULTS.get(self.reason, "rejected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,19 @@ class Batch:
     reached: np.datetime64 | None = None
     """Event time up to which the source has delivered; NaT while it cannot tell yet. None: the
     newest event decides, as it does where rows come in one order."""
+
+
+def whole_number(text: str) -> str:
+    """The one spelling of a whole number as a value; other texts as they are.
+
+    >>> whole_number("7.0"), whole_number("4.10"), whole_number("07.0")
+    ('7', '4.10', '07.0')
+    """
+    found = _WHOLE.fullmatch(text) if text.endswith(".0") else None
+    return found[1] if found else text
+
+
+_WHOLE = re.compile(r"(-?(?:0|[1-9]\d*))\.0")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -109,7 +134,8 @@ class Cause:
     @staticmethod
     def from_json(selector: Mapping[str, list[str]]) -> Cause:
         """The form used in labels and reports: ``{"airline": ["AC"]}``."""
-        return Cause(tuple(sorted((k, tuple(sorted(v))) for k, v in selector.items())))
+        spelt = {name: sorted(map(whole_number, values)) for name, values in selector.items()}
+        return Cause(tuple(sorted((name, tuple(values)) for name, values in spelt.items())))
 
     def to_json(self) -> dict[str, list[str]]:
         """Inverse of `from_json`."""

@@ -2,8 +2,9 @@
 
 ``coalesce(arr_delay, dep_delay) >= 60``, ``status in ("timeout", "refused")``,
 ``http_status >= 500 and not is_null(error)``. The grammar is Python's, the meaning is SQL's: a
-comparison with a missing value is not true. Nothing but the listed forms gets past the compiler,
-so a configuration can be taken from a stranger.
+comparison with a missing value is neither true nor false, and `or` and `and` are decided by
+whichever side is enough. Nothing but the listed forms gets past the compiler, so a configuration
+can be taken from a stranger.
 """
 
 from __future__ import annotations
@@ -20,12 +21,18 @@ if TYPE_CHECKING:  # pyarrow costs 0.3 s; reading a configuration needs none of 
 MAX_LENGTH = 2000
 """Characters in one expression."""
 
+EXACT = 2**53
+"""Whole numbers beyond are not all told apart by float64."""
+
 
 class Kind(Enum):
     """How an expression reads a column."""
 
     NUMBER = "number"
     TEXT = "text"
+    """A word for none is missing."""
+    WRITTEN = "written"
+    """As it stands there, to be compared with a text: ``-`` is ``-``, only blank is missing."""
     FLAG = "flag"
 
 
@@ -57,10 +64,8 @@ class Expression:
     _root: _Node
 
     def __call__(self, columns: Columns) -> pa.Array:
-        """One bool per row; where the answer is unknown, it is False."""
-        import pyarrow.compute as pc
-
-        return pc.fill_null(self._root(columns), False)
+        """One bool per row; null where missing values leave the answer open."""
+        return self._root(columns)
 
 
 def compile_expression(text: str) -> Expression:
@@ -203,31 +208,60 @@ class _Compiler:
                 isinstance(right, ast.Name) and right.id == "null"
             ):
                 raise self.fail(right, "`is` compares with null only; use ==")
-            test = _kernel("is_null", self.compile(left, self.kind(left) or Kind.TEXT))
-            return test if isinstance(op, ast.Is) else _kernel("invert", test)
+            return self.is_null(left, isinstance(op, ast.Is))
         if type(op) not in _COMPARISON:
             raise self.fail(left, "unknown comparison")
+        if isinstance(op, ast.Eq | ast.NotEq):
+            # An empty cell is a missing value, so this asks whether there is one.
+            for side, other in ((left, right), (right, left)):
+                if isinstance(side, ast.Constant) and side.value == "" and not self.kind(other):
+                    return self.is_null(other, isinstance(op, ast.Eq))
+            if not (self.kind(left) and self.kind(right)):
+                left, right = self.exact(left), self.exact(right)
         kinds = [k for k in (self.kind(left), self.kind(right)) if k]
         # Two bare columns: equality compares what is written, order compares amounts.
         default = Kind.TEXT if isinstance(op, ast.Eq | ast.NotEq) else Kind.NUMBER
         want = kinds[0] if kinds else default
         if want is Kind.FLAG and not isinstance(op, ast.Eq | ast.NotEq):
             raise self.fail(left, "true and false have no order; use == or !=")
-        sides = [self.compile(side, want) for side in (left, right)]
+        sides = [self.side(side, want) for side in (left, right)]
         return _kernel(_COMPARISON[type(op)], *sides)
 
+    def is_null(self, node: ast.expr, yes: bool) -> _Node:
+        test = _kernel("is_null", self.compile(node, self.kind(node) or Kind.TEXT))
+        return test if yes else _kernel("invert", test)
+
+    def side(self, node: ast.expr, want: Kind) -> _Node:
+        """One side of a comparison: a text is compared with what is written."""
+        column = not (self.kind(node) or (isinstance(node, ast.Call) and not _is_col(node)))
+        return self.compile(node, Kind.WRITTEN if want is Kind.TEXT and column else want)
+
+    def exact(self, node: ast.expr) -> ast.expr:
+        """A whole number that float64 would round, as the text that it has in the log."""
+        match node:
+            case ast.Constant(value=int() as value) if abs(value) > EXACT:
+                return ast.copy_location(ast.Constant(str(value)), node)
+        return node
+
     def membership(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> _Node:
+        if isinstance(left, ast.Constant):
+            raise self.fail(left, "`in` needs a column on its left")
         if not isinstance(right, ast.Tuple | ast.List | ast.Set) or not right.elts:
             raise self.fail(right, '`in` needs a list of literals such as ("A", "B")')
         values: list[Any] = []
-        for item in right.elts:
+        elements = [self.exact(item) for item in right.elts]
+        if self.kind(left) or {self.kind(item) for item in elements} != {Kind.TEXT}:
+            elements = right.elts  # numbers, and one too large among them is rounded
+        for item in elements:
             if not isinstance(item, ast.Constant) or not isinstance(item.value, str | int | float):
                 raise self.fail(item, "`in` needs literals")
             values.append(item.value)
-        kind = self.kind(right)
-        if kind is None or any(self.kind(item) is not kind for item in right.elts):
+        kind = self.kind(elements[0])
+        if kind is None or any(self.kind(item) is not kind for item in elements):
             raise self.fail(right, "`in` needs literals of one kind")
-        subject = self.compile(left, kind)
+        if "" in values:
+            raise self.fail(right, "an empty cell is missing, so it is in no list; add is_null(…)")
+        subject = self.side(left, kind)
         if kind is Kind.NUMBER:
             values = [float(value) for value in values]
         negate = isinstance(op, ast.NotIn)
@@ -238,8 +272,9 @@ class _Compiler:
 
             array = subject(columns)
             found = pc.is_in(array, value_set=pa.array(values, type=array.type))
-            # As in SQL, a missing value is neither in a list nor outside it.
-            return pc.and_(pc.invert(found), pc.is_valid(array)) if negate else found
+            if array.null_count:  # as in SQL, a missing value is neither in a list nor outside it
+                found = pc.if_else(pc.is_valid(array), found, pa.scalar(None, pa.bool_()))
+            return pc.invert(found) if negate else found
 
         return run
 
@@ -248,7 +283,7 @@ class _Compiler:
             case "coalesce", [_, _, *_]:
                 return _kernel("coalesce", *(self.compile(arg, want) for arg in args))
             case "is_null", [argument]:
-                return _kernel("is_null", self.compile(argument, self.kind(argument) or Kind.TEXT))
+                return self.is_null(argument, True)
             case "col", [ast.Constant(value=str() as column)]:
                 return self.column(column, want)
             case "coalesce", _:
@@ -268,6 +303,10 @@ def _dotted(node: ast.expr) -> str | None:
         case ast.Attribute(value=inner, attr=name):
             return f"{outer}.{name}" if (outer := _dotted(inner)) else None
     return None
+
+
+def _is_col(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id == "col"
 
 
 def _kernel(name: str, *parts: _Node) -> _Node:

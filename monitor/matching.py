@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from monitor.domain import Incident
+from monitor.domain import Incident, whole_number
 
 OWN_NAMES = ("incident", "outcome", "severity", "method")
 """What every incident has; any other name is an attribute of its cause."""
@@ -54,7 +54,7 @@ class Matcher:
         if len(value) >= 2 and value[0] == value[-1] == '"':
             value = value[1:-1]
         if not operator.endswith("~"):
-            return Matcher(name, operator, value)
+            return Matcher(name, operator, whole_number(value))
         try:
             return Matcher(name, operator, value, re.compile(value))
         except re.error as error:

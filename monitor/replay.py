@@ -24,7 +24,9 @@ class Input:
     values: np.ndarray  # (n, attributes) int32
     failed: np.ndarray  # (n, outcomes) bool
     rejected: tuple[Rejected, ...]
+    """What could not be used, or not whole."""
     rejected_rows: int
+    """Rows among them that were left out against the log's will."""
 
     @property
     def rows(self) -> int:
@@ -132,5 +134,5 @@ def gather(
         all_values,
         all_failed,
         tuple(rejected),
-        sum(r.count for r in rejected),
+        sum(one.count for one in rejected if one.result == "rejected"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -66,7 +67,11 @@ class Survey:
     attributes: tuple[AttributeSurvey, ...]
     outcomes: tuple[OutcomeSurvey, ...]
     rejected: dict[str, int]
-    """Reason → rows."""
+    """Reason → rows left out."""
+    excluded: int
+    """Rows that `source.where` leaves out."""
+    kept: dict[str, int]
+    """Reason → rows counted although something in them could not be read."""
     examples: tuple[Rejected, ...]
     """The first complaint of each reason."""
     oddities: tuple[str, ...]
@@ -95,7 +100,7 @@ def survey(
     counts = [np.zeros(0, np.int64) for _ in schema.attributes]
     missing = np.zeros(len(schema.attributes), np.int64)
     failures = np.zeros(len(schema.outcomes), np.int64)
-    rejected: dict[str, int] = {}
+    told: dict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, Rejected] = {}
     rows = 0
     ends: list[np.datetime64] = []
@@ -104,7 +109,7 @@ def survey(
     for batch in batches:
         events = batch.events
         for one in batch.rejected:
-            rejected[one.reason] = rejected.get(one.reason, 0) + one.count
+            told[one.result][one.reason] += one.count
             examples.setdefault(one.reason, one)
         if len(events):
             rows += len(events)
@@ -144,7 +149,9 @@ def survey(
         last,
         tuple(attributes),
         tuple(outcomes),
-        rejected,
+        dict(told["rejected"]),
+        told["excluded"].total(),
+        dict(told["kept"]),
         tuple(examples.values()),
         tuple(_oddities(rows, windows, attributes, outcomes, schema, window)),
         _outlook(rows, filled, attributes, schema, window, learning),

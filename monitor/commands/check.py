@@ -120,6 +120,8 @@ def _look_for_programs(config: Config, inputs: Sequence[str], rows: int) -> dict
         ],
         "rejected": found.rejected,
         "rejected_ratio": _rejected_ratio(found),
+        "excluded": found.excluded,
+        "kept": found.kept,
         "outlook": found.outlook and dataclasses.asdict(found.outlook),
         "examples": [
             {"reason": one.reason, "where": one.where, "detail": one.detail}
@@ -222,5 +224,18 @@ def _show(config: Config, found: Survey) -> None:
             f"[yellow]rejected:[/] {count:,} × {reason}, {share}, for example", soft_wrap=True
         )
         console.print(f"  {escape(example.where)}: {escape(example.detail)}", soft_wrap=True)
+    for reason, count in found.kept.items():
+        example = next(one for one in found.examples if one.reason == reason)
+        share = f"{count / rows:.2%} of the rows"
+        console.print(
+            f"[yellow]kept:[/] {count:,} × {reason}, {share}, for example", soft_wrap=True
+        )
+        console.print(f"  {escape(example.where)}: {escape(example.detail)}", soft_wrap=True)
+    if found.excluded and config.source.where is not None:
+        share = f"{found.excluded / (found.excluded + found.rows + rejected):.2%} of all records"
+        where = escape(config.source.where.text)
+        console.print(
+            f"excluded: {found.excluded:,}, {share}, not `{where}` (`source.where`)", soft_wrap=True
+        )
     for oddity in (*_giveaways(config), *found.oddities):
         console.print(f"[yellow]look:[/] {escape(oddity)}", soft_wrap=True)

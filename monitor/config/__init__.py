@@ -2,9 +2,11 @@
 
 from monitor.config.loading import load
 from monitor.config.model import (
+    MISSING_WORDS,
     TEMPLATE_VARIABLES,
     AlertmanagerNotifier,
     AppriseNotifier,
+    CellDefinition,
     Config,
     ConsoleSettings,
     EmailNotifier,
@@ -26,9 +28,11 @@ from monitor.config.model import (
 from monitor.config.problems import ConfigError, Problem
 
 __all__ = [
+    "MISSING_WORDS",
     "TEMPLATE_VARIABLES",
     "AlertmanagerNotifier",
     "AppriseNotifier",
+    "CellDefinition",
     "Config",
     "ConfigError",
     "ConsoleSettings",

@@ -11,6 +11,7 @@ from monitor.config.durations import format_duration
 from monitor.config.lines import Location
 from monitor.config.maintenance import heartbeat, maintenance
 from monitor.config.model import (
+    CellDefinition,
     Config,
     ConsoleSettings,
     HttpSettings,
@@ -29,6 +30,7 @@ from monitor.config.sections import (
     StoreSection,
 )
 from monitor.config.sources import source
+from monitor.config.time_formats import FormatError, parse_format
 from monitor.config.zones import check_zone
 from monitor.domain import (
     Attribute,
@@ -72,6 +74,9 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
         columns=columns,
         tier_names=tiers,
         outcomes=outcomes,
+        cells=CellDefinition(
+            tuple(word.strip().casefold() for word in schema.missing), schema.decimal
+        ),
         source=source(document.source, base, complaints),
         store=_store(document.store, base, complaints),
         notifiers=notifiers(document, base, complaints),
@@ -112,6 +117,11 @@ def _time(schema: SchemaSection, complaints: Complaints) -> TimeDefinition:
             )
     elif table.format and unit:
         complaints.add((*here, "format"), "has no meaning for numbers", "keep `format` or `unit`")
+    elif table.format:
+        try:
+            parse_format(table.format)
+        except FormatError as error:
+            complaints.add((*here, "format"), str(error), error.fix)
     return TimeDefinition(
         column=table.column or table.date or "",
         clock=table.clock,

@@ -25,6 +25,7 @@ from monitor.config.sections import (
     IncidentsSection,
     LearnerSection,
     MaintenanceSection,
+    SchemaSection,
     StoreSection,
     WindowSection,
 )
@@ -105,6 +106,7 @@ def _schema(config: Config) -> Group:
             )
             for outcome in config.outcomes
         ),
+        *_settings(config.cells, _meanings(SchemaSection)),
     ]
     return Group("[schema]", tuple(shown))
 

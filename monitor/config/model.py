@@ -34,6 +34,23 @@ class TimeDefinition:
         return (self.column,) if self.clock is None else (self.column, self.clock)
 
 
+MISSING_WORDS = (
+    "-", "--", "?", "n/a", "#n/a", "<na>", "(na)", "nan", "nat", "nil", "none", "null", "undefined",
+    "(none)", "(null)", "<none>", "<null>", "[null]", "\\n",
+)  # fmt: skip
+"""Ways to write "none", in small letters."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellDefinition:
+    """How values are written that are text, as all are in CSV."""
+
+    missing: tuple[str, ...] = MISSING_WORDS
+    """Texts that stand for no value, in small letters."""
+    decimal: Literal[".", ","] | None = None
+    """The decimal mark; if named, the other and spaces may group thousands. None: a point."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutcomeDefinition:
     """A named way to fail."""
@@ -48,6 +65,8 @@ class FilesSettings:
 
     paths: tuple[str, ...] = ()
     """Files or globs, absolute; ``-`` is standard input."""
+    where: Expression | None = None
+    """Rows for which it is not true are left out."""
     format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
     delimiter: str | None = None
     """Of CSV; None: found out from the header."""
@@ -86,6 +105,8 @@ class KafkaSettings:
 
     servers: tuple[str, ...]
     topics: tuple[str, ...]
+    where: Expression | None = None
+    """Records for which it is not true are left out."""
     group: str = "least-monitor"
     """Under it the stored offsets are shown in Kafka, for lag tools; nothing is read by it."""
     start: timedelta | datetime | Literal["beginning", "end"] = timedelta(days=2)
@@ -302,6 +323,7 @@ class Config:
     tier_names: tuple[str, ...]
     """By tier number; numbers where the file gives no names."""
     outcomes: tuple[OutcomeDefinition, ...]
+    cells: CellDefinition = CellDefinition()
     source: FilesSettings | KafkaSettings = FilesSettings()
     store: StoreSettings = StoreSettings()
     notifiers: tuple[Notifier, ...] = (LogNotifier(),)
@@ -319,4 +341,6 @@ class Config:
         """
         whens = [(outcome.name, outcome.when.text) for outcome in self.outcomes]
         files = self.source if isinstance(self.source, FilesSettings) else FilesSettings()
-        return repr((self.time, self.columns, whens, files.format, files.delimiter))
+        where = self.source.where.text if self.source.where else None
+        cells = (self.cells, where)
+        return repr((self.time, self.columns, whens, files.format, files.delimiter, cells))

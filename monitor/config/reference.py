@@ -80,8 +80,7 @@ error_code = "error"
 _CONDITIONS = """\
 ## Conditions: `when`
 
-A condition over the columns of the log, in Python's grammar with SQL's meaning: a comparison with a
-missing value is not true.
+A condition over the columns of the log, in Python's grammar with SQL's meaning.
 
 | Form | Example |
 |---|---|
@@ -95,9 +94,25 @@ missing value is not true.
 | a field within a field | `http.response.status >= 500` |
 | a name with spaces | `col("HTTP status") >= 500` |
 
-A column is read as its partner asks: as a number beside a number, as text beside text. A cell that
-resists (`abc` where a number is needed) sets its row aside, with the reason; an empty cell, `NA` or
-`NaN` is a missing number. Two bare columns are compared as text by `==` and as numbers by `<`.
+A column is read as its partner asks: as a number beside a number, as text beside text. Two bare
+columns are compared as text by `==` and as numbers by `<`.
+
+**Missing.** An empty cell and the words of `schema.missing` (`-`, `n/a`, `null` …) are no number
+and no flag, `is_null()` holds for them and `coalesce()` passes over them. A comparison with a text
+sees what is written: `took != "-" and took > 2`. A comparison with `""` asks `is_null()`.
+
+**Undecided.** A comparison with a missing value is neither true nor false, and what is known
+decides: `status >= 500 or took > 2` is true by its first part whatever `took` is. Where a
+condition stays undecided, the row has no failure of that outcome. If that goes for all outcomes,
+nothing is known of the row: it is counted as `undecided`, with file and line.
+
+**Unreadable.** A cell that is no number where one is needed (`fast`, `0.1, 0.2`) counts as
+missing, but is told. The row is kept (`unread_number`) when any outcome is decided without it, and
+set aside (`bad_number`) when none is; the same holds for flags.
+
+**Numbers as text** have a decimal point and nothing else, unless `schema.decimal` says more; a
+comma is never guessed at. Whole numbers beyond 2⁵³ are compared exactly by `==`, `!=` and `in`. As
+values of an attribute 7 and 7.0 are one, 4.1 and 4.10 are two.
 """
 
 _INPUT = """\
@@ -106,11 +121,14 @@ _INPUT = """\
 | Trouble | What happens |
 |---|---|
 | a column is missing, a time carries no zone and the configuration gives none | nothing is read; the message names the column, its purpose and the cure |
-| a row cannot be understood (no time, no number where one is needed, not JSON, not UTF-8, wrong width) | the row is set aside and counted by reason, the first ones with file, line and field; all others are kept |
+| a row cannot be understood (no time, not JSON, not UTF-8, wrong width, a cell on which every outcome hangs) | the row is set aside and counted by reason, the first ones with file, line and field; all others are kept |
+| a cell cannot be read, but the row can be judged without it; or no outcome has a value to judge it by | the row is kept and counted as `unread_…` or `undecided`, the first ones with file, line and field |
+| `source.where` is not true | the row is no event; it is counted as `excluded` |
 | more than `source.max_rejected_ratio` of the rows (of at least 100) cannot be understood | reading stops: that is a wrong configuration, not bad data |
 | a file is empty, torn or not what its name says | that file is set aside with the reason and read when it changes; the others go on |
 | the last line of a growing file is not finished | it waits for its end |
 | a log is rotated or emptied | it is known again by its first bytes; no line is read twice |
+| a value has control characters | they are written out: `\\x1b` |
 | a value is longer than 256 characters | it is cut, with a digest that keeps it apart from its like |
 | a wall clock time happens twice, or is skipped, when the clocks change | the first of the two; the moment of the jump |
 """  # noqa: E501 - a row of a table is a line

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from monitor.config.fields import NO_TIME, Duration, Section, Texts, Url
-from monitor.config.model import HeartbeatSettings, HttpSettings, StoreSettings
+from monitor.config.model import MISSING_WORDS, HeartbeatSettings, HttpSettings, StoreSettings
 from monitor.config.notifier_sections import Notifier
 from monitor.config.sources import FilesSection, Source
 from monitor.domain import (
@@ -66,7 +66,9 @@ class TimeTable(Section):
     format: str | None = Field(
         default=None,
         description="With `clock`: `HHMM` (515 is 05:15) or `HH:MM`. With `column`: a strptime "
-        "format such as `%d/%b/%Y:%H:%M:%S %z`; left out: ISO 8601 or a real time type.",
+        "format such as `%d/%b/%Y:%H:%M:%S %z`; left out: ISO 8601 or a real time type. `.%f` is "
+        "a fraction that may be there, behind a point or a comma; `%z` is an offset, `Z`, `UTC` or "
+        "`GMT`.",
     )
     unit: Literal["s", "ms", "us", "ns"] | None = Field(
         default=None, description="Of a number counted from 1970-01-01 UTC."
@@ -116,6 +118,16 @@ class SchemaSection(Section):
     zone: str | None = Field(default=None, description="Short for `time.zone`.")
     unit: Literal["s", "ms", "us", "ns"] | None = Field(
         default=None, description="Short for `time.unit`."
+    )
+    missing: list[str] = Field(
+        default_factory=lambda: list(MISSING_WORDS),
+        description="Texts that stand for no value, in any case. They are no value of an "
+        "attribute, `is_null()` holds for them, and `coalesce()` passes over them.",
+    )
+    decimal: Literal[".", ","] | None = Field(
+        default=None,
+        description="The decimal mark of numbers that are text, as in CSV. Named, the other mark, "
+        "spaces and `'` may group thousands; left out, it is the point, and nothing groups.",
     )
     tiers: list[str] = Field(
         default_factory=list, description="Names of the tiers, causes first; optional."

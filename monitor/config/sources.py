@@ -23,6 +23,7 @@ from monitor.config.model import (
     TlsSettings,
 )
 from monitor.config.problems import Complaints
+from monitor.expression import Expression, ExpressionError, compile_expression
 
 _files = FilesSettings()
 _kafka = KafkaSettings((), ())
@@ -41,6 +42,11 @@ class FilesSection(Section):
         default_factory=list,
         description="Files or globs, relative to this file; `-` is standard input. "
         "Commands that take INPUT use that instead.",
+    )
+    where: str | None = Field(
+        default=None,
+        description="Only rows for which this condition is true are events, for example "
+        '`path != "/health"`. It is written as a `when`; the others are counted as `excluded`.',
     )
     format: Literal["auto", "parquet", "csv", "jsonl"] = Field(
         default=_files.format,
@@ -73,6 +79,11 @@ class KafkaSection(Section):
     )
     topics: Annotated[Texts, Field(min_length=1)] = Field(
         description="Read whole, all partitions, also those added later."
+    )
+    where: str | None = Field(
+        default=None,
+        description="Only rows for which this condition is true are events, for example "
+        '`path != "/health"`. It is written as a `when`; the others are counted as `excluded`.',
     )
     group: str = Field(
         default=_kafka.group,
@@ -176,9 +187,19 @@ def _files_settings(section: FilesSection, base: Path, complaints: Complaints) -
     if any(not path for path in section.paths):
         complaints.add(("source", "paths"), "holds an empty text", "remove it")
     paths = tuple(p if p == "-" else os.path.normpath(base / p) for p in section.paths)
-    values = dict(section) | {"paths": paths}
+    values = dict(section) | {"paths": paths, "where": _where(section.where, complaints)}
     values.pop("kind")
     return FilesSettings(**values)
+
+
+def _where(text: str | None, complaints: Complaints) -> Expression | None:
+    if text is None:
+        return None
+    try:
+        return compile_expression(text)
+    except ExpressionError as error:
+        complaints.add(("source", "where"), f"`{text[:200]}`: {error}")
+        return None
 
 
 def _kafka_settings(section: KafkaSection, base: Path, complaints: Complaints) -> KafkaSettings:
@@ -203,6 +224,7 @@ def _kafka_settings(section: KafkaSection, base: Path, complaints: Complaints) -
     return KafkaSettings(
         servers=tuple(section.bootstrap_servers),
         topics=tuple(section.topics),
+        where=_where(section.where, complaints),
         group=section.group,
         start=_start(section.start, complaints),
         dead_letter_topic=dead,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.config import TimeDefinition
-from monitor.edge.cells import WrongType, mask, numbers, plain, strings
+from monitor.config.time_formats import parse_format
+from monitor.edge.cells import WrongType, is_text, mask, numbers, plain, strings
 from monitor.edge.source import SourceError
 
 if TYPE_CHECKING:
@@ -28,9 +30,17 @@ LATEST = np.datetime64("9999-01-01", "us")
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _SHAPE = (
     r"^\s*\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
-    r"([T ]([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d([.,]\d+)?)?)?\s*([Zz]|[+-]\d\d:?(\d\d)?)?)?\s*$"
+    r"([Tt ]([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d([.,]\d+)?)?)?"
+    r"\s*([Zz]|UTC|GMT|UT|[+-]\d\d:?(\d\d)?)?)?\s*$"
 )
-_ZONED = r"[T ]\d\d.*([Zz]|[+-]\d\d:?(\d\d)?)\s*$"
+_ZONED = r"[T ]\d\d.*(Z|[+-]\d\d:?(\d\d)?)\s*$"
+_DIGITS = r"^\s*\d{9,20}(\.\d+)?\s*$"
+_ENDS_IN_A_NAME = r"\d\s*[A-Z]{2,5}\s*$"
+
+_NOT_BEFORE = 315_532_800
+"""1980, in seconds: a number of ms, us or ns that lies before it counts another unit."""
+
+_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
 def event_times(
@@ -48,21 +58,124 @@ def event_times(
         times, wrong = _column(column, definition)
     at: np.ndarray = times.cast(pa.int64()).fill_null(0).to_numpy().view("datetime64[us]")
     missing = ~mask(times.is_valid()) | wrong
-    names = f"column `{definition.column}`"
-    if definition.clock is not None:
-        names += f" with `{definition.clock}`"
-    shown = rows.column(definition.columns[-1])
-    fix = "left out; mend the log or `schema.time`"
-    complaints.add("bad_time", f"{names} holds no time, so the row is {fix}", missing, shown)
     outside = (at < EARLIEST) | (at > LATEST)
+    if definition.unit in ("ms", "us", "ns"):
+        outside |= at < np.datetime64(_NOT_BEFORE, "s")
+    outside &= ~missing
+    if (missing | outside).any():
+        _complain(rows, definition, missing, outside, complaints)
+    return at
+
+
+def _complain(
+    rows: pa.RecordBatch,
+    definition: TimeDefinition,
+    missing: np.ndarray,
+    outside: np.ndarray,
+    complaints: Complaints,
+) -> None:
+    """Say of every row without a usable time what is wrong with it."""
+    shown = rows.column(definition.columns[-1])
+    if definition.clock is not None:
+        names = f"column `{definition.column}` with `{definition.clock}`"
+        detail = f"{names} holds no time, so the row is left out; mend the log or `schema.time`"
+        complaints.add("bad_time", detail, missing, shown)
+    else:
+        for rows_so, detail in _reasons(plain(shown), definition, missing, outside):
+            full = f"column `{definition.column}` {detail}"
+            complaints.add("bad_time", full, rows_so, shown)
     complaints.add(
         "bad_time",
-        f"{names} lies before 1970 or after 9998, so the row is {fix}; "
-        "a number may need another `unit`",
+        f"column `{definition.column}` lies before 1970 or after 9998, so the row is left out; "
+        "mend the log or `schema.time`",
         outside,
         shown,
     )
-    return at
+    complaints.add(
+        "bad_time",
+        f"column `{definition.column}` holds no time that is understood, so the row is left out; "
+        + _wanted(definition),
+        missing,
+        shown,
+    )
+
+
+def _wanted(definition: TimeDefinition) -> str:
+    if definition.unit is not None:
+        return f"{_UNITS[definition.unit]} since 1970 are awaited; mend the log or `schema.time`"
+    if definition.format is not None:
+        return f"it does not follow `{definition.format}`; mend the log or `schema.time.format`"
+    return "write ISO 8601, or say how it is written: `format` or `unit` in `schema.time`"
+
+
+def _reasons(
+    column: pa.Array, definition: TimeDefinition, missing: np.ndarray, outside: np.ndarray
+) -> Iterator[tuple[np.ndarray, str]]:
+    """Masks of rows among the bad ones whose fault is known, with what to do about it."""
+    bad = missing | outside
+    try:
+        words = strings(column if is_text(column.type) else column.cast(pa.string()))[0]
+    except (pa.ArrowException, WrongType):
+        return
+    words = pc.utf8_trim_whitespace(words)
+
+    def like(pattern: str) -> np.ndarray:
+        found: np.ndarray = bad & mask(
+            pc.fill_null(pc.match_substring_regex(words, pattern), False)
+        )
+        return found
+
+    yield (
+        bad & mask(pc.fill_null(pc.equal(words, ""), True)),
+        ("holds no time: it is empty, so the row is left out; mend the log or `schema.time`"),
+    )
+    if definition.format is None:
+        digits = like(_DIGITS)
+        known = digits.nonzero()[0]
+        lengths = np.array([len(words[i].as_py().partition(".")[0]) for i in known.tolist()], int)
+        for unit, low, high in (("s", 9, 10), ("ms", 12, 13), ("us", 15, 16), ("ns", 18, 19)):
+            if unit == definition.unit:
+                continue
+            rows = np.zeros(len(bad), bool)
+            rows[known[(lengths >= low) & (lengths <= high)]] = True
+            given = f"not {_UNITS[definition.unit]}; say" if definition.unit else "but no unit; say"
+            yield rows, f'looks like {_UNITS[unit]}, {given} unit = "{unit}" in [schema]'
+        if definition.unit is None:
+            yield digits, 'is a number; say what it counts: unit = "s" (or "ms", "us", "ns")'
+    shaped = like(_SHAPE)
+    if definition.unit is not None:
+        yield shaped, "is written out, no number; leave `unit` out of [schema]"
+    elif definition.format is not None:
+        yield (
+            shaped,
+            (
+                f'does not follow format = "{definition.format}"; it is ISO 8601, '
+                "which is read when `format` is left out"
+            ),
+        )
+    elif definition.zone is None:
+        zoned = like(_ZONED) | like(r"(z|UTC|GMT|UT)$")
+        yield (
+            shaped & ~zoned,
+            (
+                'carries no zone, as others do; add zone = "UTC" (or the zone of the log, such as '
+                '"Europe/Lisbon") to [schema]'
+            ),
+        )
+    if definition.unit is None and definition.format is None and is_text(column.type):
+        yield (
+            shaped & missing,
+            "holds no time: there is no such day, so the row is left out; mend the log",
+        )
+    if definition.unit is None:
+        named = like(_ENDS_IN_A_NAME) & ~like(r"(UTC|GMT|UT|AM|PM)$")
+        yield (
+            named,
+            (
+                "ends in the name of a zone that is not the same everywhere; write an offset "
+                "such as +02:00, or UTC"
+            ),
+        )
 
 
 def _column(column: pa.Array, definition: TimeDefinition) -> tuple[pa.Array, np.ndarray]:
@@ -163,8 +276,9 @@ def _iso(words: pa.Array, definition: TimeDefinition) -> pa.Array:
     tidy = pc.utf8_trim_whitespace(pc.if_else(shaped, words, pa.scalar(None, pa.string())))
     tidy = pc.replace_substring_regex(tidy, r",(\d)", r".\1")
     tidy = pc.replace_substring_regex(tidy, r"(\.\d{6})\d+", r"\1")
-    tidy = pc.replace_substring_regex(tidy, r"\s+([Zz+-][\d:]*)$", r"\1")
-    tidy = pc.replace_substring(tidy, "z", "Z")
+    tidy = pc.replace_substring_regex(tidy, r"\s*([Zz]|UTC|GMT|UT)$", "Z")
+    tidy = pc.replace_substring_regex(tidy, r"\s+([+-][\d:]*)$", r"\1")
+    tidy = pc.replace_substring(tidy, "t", "T")
     zoned = pc.fill_null(pc.match_substring_regex(tidy, _ZONED), False)
     nothing = pa.scalar(None, pa.string())
     with_zone = _cast_each(pc.if_else(zoned, tidy, nothing), UTC)
@@ -177,11 +291,28 @@ def _iso(words: pa.Array, definition: TimeDefinition) -> pa.Array:
 
 
 def _formatted(words: pa.Array, definition: TimeDefinition) -> pa.Array:
+    """Text in the configured format; null where it is in another."""
     assert definition.format is not None
-    times = pc.strptime(words, format=definition.format, unit="us", error_is_null=True)
-    if "%z" in definition.format:
-        return times.cast(NAIVE).cast(UTC)
-    return _localize(times.cast(NAIVE), definition)
+    form = parse_format(definition.format)
+    parts = pc.extract_regex(words, form.pattern)
+    groups = {field.name: pc.struct_field(parts, field.name) for field in parts.type}
+    heads = [groups[name] for name in "abc" if name in groups]
+    read = pc.binary_join_element_wise(*heads, "") if len(heads) > 1 else heads[0]
+    times = pc.strptime(read, format=form.text, unit="us", error_is_null=True).cast(pa.int64())
+    if "f" in groups:
+        fraction = pc.utf8_slice_codeunits(pc.utf8_rpad(groups["f"], 6, "0"), 0, 6)
+        times = pc.add(times, fraction.cast(pa.int64()))
+    if not form.zoned:
+        return _localize(times.cast(NAIVE), definition)
+    zone = pc.replace_substring_regex(groups["z"], r"^([Zz]|UTC|GMT|UT)$", "+0000")
+    zone = pc.utf8_rpad(pc.replace_substring(zone, ":", ""), 5, "0")
+    hours = pc.utf8_slice_codeunits(zone, 0, 3)
+    minutes = pc.utf8_slice_codeunits(zone, 3, 5)
+    minutes = pc.add(
+        pc.multiply(pc.utf8_ltrim(hours, "+").cast(pa.int64()), 60),
+        pc.multiply(minutes.cast(pa.int64()), pc.if_else(pc.starts_with(zone, "-"), -1, 1)),
+    )
+    return pc.subtract(times, pc.multiply(minutes, 60_000_000)).cast(UTC)
 
 
 def _cast_each(words: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from monitor.config import Config
+from monitor.config import CellDefinition, Config
 from monitor.domain import MISSING, Events, Rejected
-from monitor.edge.cells import WrongType, describe, flags, mask, numbers, texts, words
+from monitor.edge.cells import (
+    WrongType,
+    comma_cure,
+    describe,
+    flags,
+    harmless,
+    mask,
+    numbers,
+    texts,
+    texts_present,
+    words,
+    written_words,
+)
 from monitor.edge.clock import event_times
-from monitor.expression import Kind
+from monitor.expression import Expression, Kind
 from monitor.vocabulary import Vocabulary
 
 LISTED = 20
@@ -30,28 +44,67 @@ Locate = Callable[[int], str]
 
 
 class Complaints:
-    """Rows of one batch that cannot be used, with the first reason found for each."""
+    """What is wrong with rows of one batch: the first reason why a row cannot be used, and what
+    could not be read of rows that can."""
 
     def __init__(self, rows: int, locate: Locate) -> None:
         self.bad = np.zeros(rows, bool)
+        """Rows that are left out."""
         self.locate = locate
-        self.rejected: list[Rejected] = []
-        self.faults: list[tuple[np.ndarray, str, str]] = []
-        """Rows with the reason and its detail: every row once."""
+        self.faults: list[Complaint] = []
+        """Why: every row once."""
+        self.doubts: list[Complaint] = []
+        """Of rows that are kept."""
 
-    def add(self, reason: str, detail: str, rows: np.ndarray, values: pa.Array) -> None:
-        """Reject the rows of mask `rows`; `detail` names field and fix, `values` the offenders."""
+    def add(self, reason: str, detail: str, rows: np.ndarray, values: pa.Array | None) -> None:
+        """Leave out the rows of mask `rows`; `detail` names field and fix, `values` holds them."""
         fresh = np.flatnonzero(rows & ~self.bad)
         self.bad[fresh] = True
         if len(fresh):
-            self.faults.append((fresh, reason, detail))
-        for row in fresh[:LISTED].tolist():
-            raw, shown = describe(values[row])
-            full = f"{detail}; found {shown}"
-            self.rejected.append(Rejected(reason, self.locate(row), full, 1, raw))
-        if len(fresh) > LISTED:
-            where = f"{self.locate(int(fresh[LISTED]))} and after"
-            self.rejected.append(Rejected(reason, where, detail, len(fresh) - LISTED))
+            self.faults.append(Complaint(fresh, reason, detail, values))
+
+    def doubt(self, reason: str, detail: str, rows: np.ndarray, values: pa.Array | None) -> None:
+        """Tell of the rows of mask `rows`, which are kept."""
+        kept = np.flatnonzero(rows & ~self.bad)
+        if len(kept):
+            self.doubts.append(Complaint(kept, reason, detail, values))
+
+    def told(self) -> tuple[Rejected, ...]:
+        """All of it, by row: the first ones are listed, the others counted."""
+        listed: list[tuple[int, Rejected]] = []
+        counted: list[Rejected] = []
+        for one in (*self.faults, *self.doubts):
+            if one.reason == "excluded":
+                where = self.locate(int(one.rows[0]))
+                counted.append(Rejected(one.reason, where, one.detail, len(one.rows)))
+                continue
+            for row in one.rows[:LISTED].tolist():
+                full, raw = one.shown(row)
+                listed.append((row, Rejected(one.reason, self.locate(row), full, 1, raw)))
+            if len(one.rows) > LISTED:
+                where = f"{self.locate(int(one.rows[LISTED]))} and after"
+                rest = len(one.rows) - LISTED
+                counted.append(Rejected(one.reason, where, one.detail, rest))
+        listed.sort(key=lambda pair: pair[0])
+        return (*(rejected for _, rejected in listed), *counted)
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """One thing that is wrong with some rows."""
+
+    rows: np.ndarray  # (n,) int, ascending
+    reason: str
+    detail: str
+    values: pa.Array | None
+    """The column in which it stands, by row of the batch; None: it is wrong that nothing is."""
+
+    def shown(self, row: int) -> tuple[str, bytes]:
+        """The detail with what stands in `row`, and its first bytes."""
+        if self.values is None:
+            return self.detail, b""
+        raw, shown = describe(self.values[row])
+        return f"{self.detail}; found {shown}", raw
 
 
 class Decoder:
@@ -65,6 +118,8 @@ class Decoder:
     def __init__(self, config: Config, vocabulary: Vocabulary) -> None:
         self.time = config.time
         self.outcomes = config.outcomes
+        self.where = config.source.where
+        self.written = config.cells
         self.vocabulary = vocabulary
         self.attributes = tuple(zip(config.columns, config.settings.schema.attributes, strict=True))
 
@@ -74,6 +129,8 @@ class Decoder:
         needed = {column: f"attribute `{a.name}`" for column, a in self.attributes}
         for outcome in self.outcomes:
             needed |= dict.fromkeys(outcome.when.columns, f"outcome `{outcome.name}`")
+        if self.where is not None:
+            needed |= dict.fromkeys(self.where.columns, "`source.where`")
         return needed | dict.fromkeys(self.time.columns, "the event time")
 
     def nothing(self) -> Events:
@@ -93,7 +150,7 @@ class Decoder:
         events, complaints = self.decode_all(rows, locate)
         if complaints.bad.any():
             events = events.take(~complaints.bad)
-        return events, tuple(complaints.rejected)
+        return events, complaints.told()
 
     def decode_all(self, rows: pa.RecordBatch, locate: Locate) -> tuple[Events, Complaints]:
         """One event a row, those that cannot be used among them, and which these are.
@@ -102,15 +159,48 @@ class Decoder:
             SourceError: see `decode`.
         """
         complaints = Complaints(rows.num_rows, locate)
+        if self.where is not None:
+            self._exclude(self.where, rows, complaints)
         at = event_times(rows, self.time, complaints)
+        read = _Reading(rows, self.written)
+        failed, decided = self._judge(read)
+        read.complain(complaints, ~decided)
         values = np.empty((rows.num_rows, len(self.attributes)), np.int32)
         for i, (column, _) in enumerate(self.attributes):
             values[:, i] = self._codes(i, column, rows.column(column), complaints)
-        failed = np.empty((rows.num_rows, len(self.outcomes)), bool)
-        read = _reader(rows, complaints)
-        for i, outcome in enumerate(self.outcomes):
-            failed[:, i] = mask(outcome.when(read))
+        read.doubt(complaints)
+        if not decided.all():
+            columns = {c for outcome in self.outcomes for c in outcome.when.columns}
+            names = ", ".join(f"`{name}`" for name in sorted(columns))
+            plural = "no outcome can be judged" if len(self.outcomes) > 1 else "it cannot be judged"
+            detail = (
+                f"{plural} without a value in {names}, so the row counts as no failure; if it is "
+                "no event, leave it out by `source.where`, if it is a failure, say is_null(…)"
+            )
+            complaints.doubt("undecided", detail, ~decided, None)
         return Events(at, values, failed), complaints
+
+    def _exclude(self, where: Expression, rows: pa.RecordBatch, complaints: Complaints) -> None:
+        """Leave out the rows for which `where` is not true."""
+        read = _Reading(rows, self.written)
+        answer = where(read)
+        read.complain(complaints, ~mask(answer.is_valid()))
+        out = ~mask(pc.fill_null(answer, False))
+        complaints.add("excluded", f"not `{where.text}`, which `source.where` asks for", out, None)
+
+    def _judge(self, read: _Reading) -> tuple[np.ndarray, np.ndarray]:
+        """(n, outcomes) bool: failures; (n,) bool: rows of which any outcome can be decided."""
+        failed = np.empty((read.rows.num_rows, len(self.outcomes)), bool)
+        decided = np.zeros(read.rows.num_rows, bool)
+        for i, outcome in enumerate(self.outcomes):
+            answer = outcome.when(read)
+            if answer.null_count:
+                decided |= mask(answer.is_valid())
+                answer = pc.fill_null(answer, False)
+            else:
+                decided[:] = True
+            failed[:, i] = mask(answer)
+        return failed, decided
 
     def _codes(
         self, attribute: int, name: str, column: pa.Array, complaints: Complaints
@@ -124,10 +214,12 @@ class Decoder:
             column = column.dictionary_encode()
         size = len(column.dictionary)
         indices = column.indices.cast(pa.int32()).fill_null(size).to_numpy()
-        used = np.flatnonzero(np.bincount(indices, minlength=size + 1)[:size])
+        counted = indices[~complaints.bad] if complaints.bad.any() else indices
+        used = np.flatnonzero(np.bincount(counted, minlength=size + 1)[:size])
         codes: np.ndarray = np.full(size + 1, MISSING, np.int32)
         values, broken = texts(column.dictionary.take(pa.array(used)))
-        codes[used] = self.vocabulary.encode(attribute, [_bounded(value) for value in values])
+        present = texts_present(values, self.written)
+        codes[used] = self.vocabulary.encode(attribute, [_bounded(value) for value in present])
         if len(broken):
             wrong = np.zeros(size + 1, bool)
             wrong[used[broken]] = True
@@ -137,41 +229,80 @@ class Decoder:
         return rows
 
 
-def _reader(rows: pa.RecordBatch, complaints: Complaints) -> Callable[[str, Kind], pa.Array]:
-    """Columns as expressions want them; cells that resist are complained of once."""
-    cache: dict[tuple[str, Kind], pa.Array] = {}
-    read = {Kind.NUMBER: numbers, Kind.TEXT: words, Kind.FLAG: flags}
+class _Reading:
+    """Columns as expressions want them; cells that resist are missing, and remembered."""
 
-    def column(name: str, kind: Kind) -> pa.Array:
-        if (name, kind) not in cache:
-            given = rows.column(name)
-            try:
-                cells, wrong = read[kind](given)
-            except WrongType as error:
-                wanted = "a number" if kind is Kind.NUMBER else f"a {kind.value}"
-                cells = pa.nulls(len(given), _EMPTY[kind])
-                detail = f"column `{name}` is {error}, not {wanted}; change the outcome's `when`"
-                complaints.add("bad_value", detail, np.ones(len(given), bool), given)
-            else:
-                if wrong is not None:
-                    wanted = "true or false" if kind is Kind.FLAG else f"a {kind.value}"
-                    complaints.add(
-                        f"bad_{kind.value}",
-                        f"column `{name}` is not {wanted}; mend the log or the outcome's `when`",
-                        wrong,
-                        given,
-                    )
-            cache[name, kind] = cells
-        return cache[name, kind]
+    def __init__(self, rows: pa.RecordBatch, written: CellDefinition) -> None:
+        self.rows, self.written = rows, written
+        self._cells: dict[tuple[str, Kind], pa.Array] = {}
+        self._unread: list[_Unread] = []
 
-    return column
+    def __call__(self, name: str, kind: Kind) -> pa.Array:
+        if (name, kind) not in self._cells:
+            self._cells[name, kind] = self._read(name, kind)
+        return self._cells[name, kind]
+
+    def _read(self, name: str, kind: Kind) -> pa.Array:
+        given, wanted = self.rows.column(name), _WANTED[kind]
+        try:
+            cells, wrong = _READ[kind](given, self.written)
+        except WrongType as error:
+            detail = f"column `{name}` is {error}, not {wanted}"
+            every = mask(given.is_valid())
+            self._unread.append(_Unread("value", detail, every, given, "name a field with one"))
+            return pa.nulls(len(given), _EMPTY[kind])
+        if wrong is not None:
+            what = "text" if kind is Kind.WRITTEN else kind.value
+            detail, cure = f"column `{name}` is not {wanted}", "mend the log or the condition"
+            if kind is Kind.NUMBER and self.written.decimal is None:
+                cure = comma_cure(given.take(pa.array(np.flatnonzero(wrong)[:1]))) or cure
+            self._unread.append(_Unread(what, detail, wrong, given, cure))
+        return cells
+
+    def complain(self, complaints: Complaints, undecided: np.ndarray) -> None:
+        """Leave out rows of mask `undecided` whose answer hangs on a cell that resists."""
+        for one in self._unread:
+            detail = f"{one.detail}; {one.cure}"
+            complaints.add(f"bad_{one.what}", detail, one.wrong & undecided, one.given)
+
+    def doubt(self, complaints: Complaints) -> None:
+        """Tell of cells that resist in rows that are decided without them."""
+        for one in self._unread:
+            detail = f"{one.detail} and so missing; the row counts without it; {one.cure}"
+            complaints.doubt(f"unread_{one.what}", detail, one.wrong, one.given)
 
 
-_EMPTY = {Kind.NUMBER: pa.float64(), Kind.TEXT: pa.string(), Kind.FLAG: pa.bool_()}
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """Cells of a column that are not what a condition wants."""
+
+    what: str
+    detail: str
+    wrong: np.ndarray  # (n,) bool
+    given: pa.Array
+    cure: str
+
+
+_WANTED = {
+    Kind.NUMBER: "a number",
+    Kind.TEXT: "a text",
+    Kind.WRITTEN: "a text",
+    Kind.FLAG: "true or false",
+}
+_READ = {Kind.NUMBER: numbers, Kind.TEXT: words, Kind.WRITTEN: written_words, Kind.FLAG: flags}
+_EMPTY = {
+    Kind.NUMBER: pa.float64(),
+    Kind.TEXT: pa.string(),
+    Kind.WRITTEN: pa.string(),
+    Kind.FLAG: pa.bool_(),
+}
 
 
 def _bounded(word: str | None) -> str | None:
-    if word is None or len(word) <= MAX_VALUE_LENGTH:
+    if word is None:
+        return None
+    word = harmless(word)
+    if len(word) <= MAX_VALUE_LENGTH:
         return word
     digest = hashlib.sha256(word.encode()).hexdigest()[:10]
     return f"{word[: MAX_VALUE_LENGTH - 11]}…{digest}"

@@ -207,9 +207,10 @@ class _Tally:
 
     def add(self, rows: int, rejected: Sequence[Rejected]) -> None:
         self.rows += rows
-        self.rejected += sum(one.count for one in rejected)
-        if rejected and not self.example:
-            self.example = f"{rejected[0].where}: {rejected[0].detail}"
+        for one in rejected:
+            if one.result == "rejected":
+                self.rejected += one.count
+                self.example = self.example or f"{one.where}: {one.detail}"
 
     def check(self) -> None:
         seen = self.rows + self.rejected

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator
 from typing import Any
 
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json
 
 from monitor.edge.blocks import (
@@ -17,10 +19,13 @@ from monitor.edge.blocks import (
     filled_lines,
     whole_lines,
 )
-from monitor.edge.readers import Chunk, Rejects, flat
+from monitor.edge.readers import Chunk, Rejects
 
 SAMPLE_BYTES = 1 << 20
 """Read ahead to learn the columns and their types."""
+
+MAX_DOTS = 4
+"""In a name whose dots may be part of keys in every way; beyond, all of them or none are."""
 
 _INT64 = range(-(2**63), 2**63)
 
@@ -88,22 +93,34 @@ class JsonLinesReader:
         def locate(row: int) -> str:
             return f"{self.log.name}:{block.line + int(filled_lines(block.data)[row])}"
 
-        return Chunk(flat(batch, self.needed), locate, block.state)
+        columns = {name: self._joined(batch, name) for name in self.needed}
+        return Chunk(pa.RecordBatch.from_pydict(columns), locate, block.state)
+
+    def _joined(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """The field, however a line spells its dots: the first spelling that has a value."""
+        found = []
+        for first, *inner in spellings(name):
+            if first in batch.schema.names:
+                outer = batch.column(first)
+                found.append(pc.struct_field(outer, inner) if inner else outer)
+        filled = [column for column in found if column.null_count < len(column)] or found[:1]
+        return pc.coalesce(*filled) if len(filled) > 1 else filled[0]
 
     def _schema(self) -> pa.Schema | None:
         """What Arrow shall read; None if a field has several types, or a field is also a table."""
         tree: dict[str, Any] = {}
-        whole = {name for row in self.sample for name in row}
         for name, kind in self.types.items():
-            *outer, last = [name] if name in whole else name.split(".")
-            place = tree
-            for part in outer:
-                place = place.setdefault(part, {})
-                if not isinstance(place, dict):
-                    return None
-            if kind is None or last in place:
+            if kind is None or name.count(".") > MAX_DOTS:
                 return None
-            place[last] = kind
+            for *outer, last in spellings(name):
+                place = tree
+                for part in outer:
+                    place = place.setdefault(part, {})
+                    if not isinstance(place, dict):
+                        return None
+                if last in place:
+                    return None
+                place[last] = kind
         return pa.schema(_struct(tree))
 
     def _taken_apart(self, block: Block) -> Chunk:
@@ -146,13 +163,41 @@ def _struct(tree: dict[str, Any]) -> pa.StructType:
 
 
 def field_of(row: dict[str, Any], name: str) -> Any:
-    """The field called `name`, or the one that its dots lead to."""
-    if name in row or "." not in name:
-        return row.get(name)
-    value: Any = row
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
+    """The field called `name`, or the one that its dots lead to; some may be part of a key.
+
+    >>> field_of({"http": {"status.code": 503}}, "http.status.code")
+    503
+    """
+    value = row.get(name)
+    if value is not None or "." not in name:
+        return value
+    for first, *inner in spellings(name)[1:]:
+        value = row.get(first)
+        if value is None:
+            continue
+        for part in inner:
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            return value
+    return None
+
+
+@functools.cache
+def spellings(name: str) -> tuple[tuple[str, ...], ...]:
+    """Every way in which a dotted name may lie in tables within tables, longest keys first.
+
+    >>> spellings("a.b")
+    (('a.b',), ('a', 'b'))
+    """
+    if "." not in name or name.count(".") > MAX_DOTS:
+        whole = (name,)
+        return (whole,) if "." not in name else (whole, tuple(name.split(".")))
+    parts = name.split(".")
+    ways: list[tuple[str, ...]] = [(name,)]
+    for cut in range(len(parts) - 1, 0, -1):
+        first = ".".join(parts[:cut])
+        ways += [(first, *rest) for rest in spellings(".".join(parts[cut:]))]
+    return tuple(ways)
 
 
 def _names(row: dict[str, Any], prefix: str = "") -> Iterator[str]:

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from monitor.config import Config
 from monitor.domain import Events
-from monitor.edge.cells import describe
 from monitor.edge.decoding import Decoder
 from monitor.edge.json_lines import field_of, object_of
 from monitor.edge.source import SourceError
@@ -37,6 +36,16 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class Doubt:
+    """What could not be read of records that are events all the same."""
+
+    rows: np.ndarray  # (n,) int, ascending
+    reason: str
+    detail: str
+    """Of the first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """Some records."""
 
@@ -46,6 +55,8 @@ class Decoded:
     """Of each event, None where it has none; None without an id column."""
     faults: tuple[Fault, ...]
     """By row."""
+    doubts: tuple[Doubt, ...] = ()
+    """About events."""
 
 
 class RecordDecoder:
@@ -61,8 +72,6 @@ class RecordDecoder:
         self._decoder = Decoder(config, vocabulary)
         self._event_id = event_id
         self._needed = tuple(sorted(self._decoder.required))
-        dotted = (*self._needed, event_id or "")
-        self._flat = not any("." in name for name in dotted)
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Events of records, in their order; never raises for what a record holds."""
@@ -70,9 +79,10 @@ class RecordDecoder:
         columns = {name: self._cells(objects, name) for name in self._needed}
         events: list[Events] = []
         sound: list[np.ndarray] = []
+        doubts: list[Doubt] = []
         for members in _alike(columns, len(objects)):
             some = None if len(members) == len(objects) else members
-            self._decode_alike(columns, some, rows, events, sound, faults)
+            self._decode_alike(columns, some, rows, events, sound, faults, doubts)
         for name, nested in _nested(columns):
             detail = f"field `{name}` holds a list or a table; name a field with plain values"
             faults += [Fault(int(rows[i]), "bad_value", detail) for i in nested]
@@ -86,14 +96,15 @@ class RecordDecoder:
             at = {int(row): i for i, row in enumerate(rows)}
             cells = self._cells(objects, self._event_id)
             ids = tuple(_hashable(cells[at[row]]) for row in good.tolist())
-        return Decoded(merged, good, ids, tuple(sorted(faults, key=lambda fault: fault.row)))
+        faults.sort(key=lambda fault: fault.row)
+        return Decoded(merged, good, ids, tuple(faults), tuple(doubts))
 
     def nothing(self) -> Events:
         """No events, in the right shape."""
         return self._decoder.nothing()
 
     def _cells(self, objects: list[dict[str, Any]], name: str) -> list[Any]:
-        if self._flat:
+        if "." not in name:
             return [one.get(name) for one in objects]
         return [field_of(one, name) for one in objects]
 
@@ -105,6 +116,7 @@ class RecordDecoder:
         events: list[Events],
         sound: list[np.ndarray],
         faults: list[Fault],
+        doubts: list[Doubt],
     ) -> None:
         """Decode records whose cells have the same types, column by column."""
         mine = rows if members is None else rows[members]
@@ -120,14 +132,16 @@ class RecordDecoder:
             # Of a file it would be the configuration's fault; here it may be one sender's.
             faults += [Fault(int(row), "bad_time", str(error)) for row in mine]
             return
+        every = mine
         if complaints.bad.any():
-            for bad, reason, detail in complaints.faults:
-                name = detail.partition("`")[2].partition("`")[0]
-                for row in bad.tolist():
-                    shown = f"; found {describe(arrays[name][row])[1]}" if name in arrays else ""
-                    faults.append(Fault(int(mine[row]), reason, detail + shown))
+            for one in complaints.faults:
+                for row in one.rows.tolist():
+                    faults.append(Fault(int(mine[row]), one.reason, one.shown(row)[0]))
             found = found.take(~complaints.bad)
             mine = mine[~complaints.bad]
+        for one in complaints.doubts:
+            detail, _ = one.shown(int(one.rows[0]))
+            doubts.append(Doubt(every[one.rows], one.reason, detail))
         events.append(found)
         sound.append(mine)
 

@@ -323,6 +323,7 @@ def test_a_field_on_two_lines_is_not_torn_between_two_passes(
     config: Config, tmp_path: Path
 ) -> None:
     table = day(20).set_column(1, "region", pa.array(["first\nsecond"] * 20))
+    shown = table.set_column(1, "region", pa.array([r"first\nsecond"] * 20))
     data = as_csv(table)
     vocabulary = Vocabulary(config.settings.schema)
     source = FileSource(config, vocabulary)
@@ -330,7 +331,7 @@ def test_a_field_on_two_lines_is_not_torn_between_two_passes(
     first = list(source.batches())
     (tmp_path / "log.csv").write_bytes(data)
     rest = list(source.batches(first[-1].position))
-    assert told(first + rest, vocabulary) == expected(table)
+    assert told(first + rest, vocabulary) == expected(shown)
     assert not any(batch.rejected for batch in first + rest)
 
 

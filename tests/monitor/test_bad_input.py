@@ -68,6 +68,14 @@ class Told:
 
     @property
     def rejected(self) -> list[Rejected]:
+        return [one for one in self.told if one.result == "rejected"]
+
+    @property
+    def kept(self) -> list[Rejected]:
+        return [one for one in self.told if one.result == "kept"]
+
+    @property
+    def told(self) -> list[Rejected]:
         return [rejected for batch in self.batches for rejected in batch.rejected]
 
     @property
@@ -475,6 +483,7 @@ def test_flags_in_every_spelling(tmp_path: Path) -> None:
     told = Told(load(path, {}))
     assert told.failed == [True] * 3 + [False] * 5
     assert [r.reason for r in told.rejected] == ["bad_flag"]
+    assert [r.reason for r in told.kept] == ["undecided"] * 2
 
 
 def test_numbers_and_texts_of_other_types(tmp_path: Path) -> None:
@@ -552,7 +561,7 @@ def test_rows_of_the_wrong_width_and_stray_quotes_cost_their_own_line_only(tmp_p
         f'{at},"e",500'
     )
     told = Told(config(tmp_path))
-    assert told.regions == ["a", "b", 'say "c"', "on two\nlines", '5" pipe', "e"]
+    assert told.regions == ["a", "b", 'say "c"', "on two\\nlines", '5" pipe', "e"]
     assert told.failed == [False, True, False, True, False, True]
     assert {(r.reason, int(r.where.split(":")[-1])) for r in told.rejected} == {
         ("bad_row", 3),
@@ -592,7 +601,7 @@ def test_a_column_of_lists_is_refused_row_by_row_until_the_limit(tmp_path: Path)
     parquet(tmp_path / "log.parquet", status=[[500], [200]])
     told = Told(config(tmp_path))
     assert told.count == 2
-    assert "change the outcome's `when`" in told.rejected[0].detail
+    assert "name a field with one" in told.rejected[0].detail
 
 
 def test_values_keep_their_text_whatever_their_type(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.edge.cells import flags, numbers, words
+from monitor.edge.cells import flags, numbers, words, written_words
 from monitor.expression import Expression, ExpressionError, Kind, compile_expression
 
 TABLE = pa.table(
@@ -26,7 +26,7 @@ TABLE = pa.table(
 
 def rows(text: str, table: pa.Table = TABLE) -> list[int]:
     """The numbers of the rows in which `text` holds."""
-    read = {Kind.NUMBER: numbers, Kind.TEXT: words, Kind.FLAG: flags}
+    read = {Kind.NUMBER: numbers, Kind.TEXT: words, Kind.WRITTEN: written_words, Kind.FLAG: flags}
     expression = compile_expression(text)
     mask = expression(lambda name, kind: read[kind](table[name].combine_chunks())[0])
     return [i for i, holds in enumerate(mask.to_pylist()) if holds]
@@ -102,7 +102,7 @@ def test_the_columns_are_known_before_the_first_row() -> None:
     assert expression.columns == {
         "a": {Kind.NUMBER},
         "b": {Kind.NUMBER},
-        "c": {Kind.TEXT},
+        "c": {Kind.WRITTEN, Kind.TEXT},
         "d.e.f": {Kind.FLAG},
     }
 

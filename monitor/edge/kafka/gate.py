@@ -16,7 +16,7 @@ from monitor.edge.json_records import RecordDecoder
 from monitor.edge.kafka.judge import Judge
 from monitor.edge.kafka.places import Place
 from monitor.edge.kafka.sampling import newest_records
-from monitor.edge.kafka.sorting import Taken
+from monitor.edge.kafka.sorting import NOT_BAD, Taken
 from monitor.vocabulary import Vocabulary
 
 _log = structlog.get_logger("kafka")
@@ -86,7 +86,8 @@ class Gate:
         trial = RecordDecoder(self._config, Vocabulary(self._config.settings.schema))
         decoded = trial.decode([record.value for record in records])
         limit = datetime64(self._now() + self._window.max_future)
-        bad = len(decoded.faults) + int((decoded.events.at > limit).sum())
+        faults = [fault for fault in decoded.faults if fault.reason not in NOT_BAD]
+        bad = len(faults) + int((decoded.events.at > limit).sum())
         if not self._judge.recovered(len(records), bad):
             _log.warning("still paused", newest=len(records), bad=bad)
             return False

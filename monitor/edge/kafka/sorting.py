@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -11,13 +11,13 @@ from kafka import TopicPartition
 
 from monitor.config import Config
 from monitor.domain import Events, Rejected, datetime64
-from monitor.edge.json_records import Fault, RecordDecoder
+from monitor.edge.json_records import Doubt, Fault, RecordDecoder
 from monitor.edge.kafka.duplicates import Seen
 from monitor.edge.kafka.pieces import Piece, Record
 from monitor.edge.kafka.places import Place, Position
 from monitor.edge.readers import Rejects
 
-NOT_BAD = ("before_start", "duplicate", "lost")
+NOT_BAD = ("before_start", "duplicate", "excluded", "lost")
 """Reasons that say nothing about whether the stream is sound."""
 
 
@@ -32,6 +32,8 @@ class Taken:
     """By record; every record is an event or a fault."""
     places: dict[TopicPartition, Place]
     """Where all partitions stand behind them."""
+    doubts: list[Doubt] = field(default_factory=list)
+    """About events."""
 
     def __len__(self) -> int:
         return sum(map(len, self.pieces))
@@ -49,12 +51,17 @@ class Taken:
         return [fault for fault in self.faults if fault.reason not in NOT_BAD]
 
     def rejected(self) -> tuple[Rejected, ...]:
-        """The faults, counted and with examples."""
+        """The faults and doubts, counted and with examples."""
         tally = Rejects()
         for fault in self.faults:
             record = self.record(fault.row)
             tally.add(fault.reason, record.where, fault.detail, record.value or b"")
-        return tally.listed()
+        doubts = []
+        for doubt in self.doubts:
+            first = self.record(int(doubt.rows[0]))
+            raw = (first.value or b"")[:200]
+            doubts.append(Rejected(doubt.reason, first.where, doubt.detail, len(doubt.rows), raw))
+        return (*tally.listed(), *doubts)
 
 
 class Sorter:
@@ -108,7 +115,12 @@ class Sorter:
         if self.seen is not None:
             self.seen.forget({one: place.stamp for one, place in places.items()})
         events = decoded.events if keep.all() else decoded.events.take(keep)
-        return Taken(pieces, events, faults, places)
+        doubts = [
+            replace(doubt, rows=left)
+            for doubt in decoded.doubts
+            if len(left := doubt.rows[np.isin(doubt.rows, rows[keep])])
+        ]
+        return Taken(pieces, events, faults, places, doubts)
 
     def _remember(self, pieces: list[Piece], seen: Seen) -> list[Piece]:
         """Learn the ids of records that were taken in before a restart; the others remain."""

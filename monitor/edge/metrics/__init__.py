@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from monitor.domain import Change, Diagnosis, Incident, Rejected
+from monitor.domain import KEPT_REASONS, Change, Diagnosis, Incident, Rejected
 from monitor.edge.metrics.families import (
     FIT_STATUSES,
     Snapshot,
@@ -67,12 +67,20 @@ class Metrics:
 
         self._events = counter(
             "events",
-            "Events by what became of them: accepted, late, rejected or duplicate.",
+            "Events by what became of them: accepted, late, rejected, duplicate or excluded.",
             ["result"],
         )
-        for result in ("accepted", "late", "rejected", "duplicate"):
+        for result in ("accepted", "late", "rejected", "duplicate", "excluded"):
             self._events.labels(result)
         self._rejected = counter("rejected", "Rejected records by reason.", ["reason"])
+        self._kept = counter(
+            "kept",
+            "Accepted records of which something could not be read, by reason; `undecided`: "
+            "no outcome has a value to judge it by.",
+            ["reason"],
+        )
+        for reason in KEPT_REASONS:
+            self._kept.labels(reason)
         self._ticks = counter("ticks", "Diagnoses made.")
         self._missed = counter("ticks_missed", "Ticks that did not run at their time.")
         self._overrun = counter("ticks_overrun", "Ticks skipped: the one before still ran.")
@@ -207,11 +215,13 @@ class Metrics:
         self._events.labels("late").inc(late)
 
     def rejected(self, rejected: Iterable[Rejected]) -> None:
-        """Records that could not be understood."""
+        """Records that could not be used, or not all of them."""
         for one in rejected:
-            duplicate = one.reason == "duplicate"
-            self._events.labels("duplicate" if duplicate else "rejected").inc(one.count)
-            if not duplicate:
+            if one.result == "kept":  # counted among the accepted
+                self._kept.labels(one.reason).inc(one.count)
+                continue
+            self._events.labels(one.result).inc(one.count)
+            if one.result == "rejected":
                 self._rejected.labels(one.reason).inc(one.count)
 
     def notified(self, notifier: str, result: str, times: int = 1) -> None:
