@@ -19,13 +19,17 @@ import pyarrow.parquet as pq
 
 from benchmarks.worlds.bookings import Bookings
 from benchmarks.worlds.domain import SLICES, WEEK, Columns, Domain, Rates, Where
+from benchmarks.worlds.funnel import Funnel
 from benchmarks.worlds.incidents import CODE, Incident, equivalents, mask
 from benchmarks.worlds.planning import CODES, LEAKS, MIXED, Impossible, Plan, Planner
+from benchmarks.worlds.web import Web
+from benchmarks.worlds.wide import Wide
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 """A Monday."""
 HALF_HOUR = timedelta(minutes=30)
-DOMAINS: dict[str, type[Domain]] = {"bookings": Bookings}
+DOMAINS: dict[str, type[Domain]] = {d.name: d for d in (Bookings, Funnel, Web, Wide)}
+UNVERSIONED = tuple(k for k in MIXED if k not in (*CODES, "release", "unsent"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,9 @@ KINDS = {
     "drift3": Kind(28, 150_000, drift=3.0),
     "promotions": Kind(28, 120_000, promotions=100),
     "sundays": Kind(28, 150_000, habits=4, warm_up=15),
+    "funnel": Kind(14, 200_000, tuple(k for k in MIXED if k not in CODES), 20, domain="funnel"),
+    "web": Kind(14, 250_000, MIXED, 20, domain="web"),
+    "wide": Kind(14, 100_000, UNVERSIONED, 20, domain="wide"),
 }
 
 
