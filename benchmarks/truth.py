@@ -1,15 +1,17 @@
 """Detection against truth that the detector's makers did not make.
 
     python -m benchmarks.truth --kind mixed codes leaks --seed 1 --worlds 2 --json OUT
-    python -m benchmarks.truth --kind mixed --compare OLD.json
+    python -m benchmarks.truth --kind mixed --compare benchmarks/results/detection.json
 
 Worlds are drawn (`benchmarks.worlds`), replayed by the code of `least-monitor backtest` with one
 set of defaults, and scored per kind of incident. Seeds from 100 on are for judging: nothing is
 tuned on them. LEAST is left out unless `--graph` asks for it; `excess` finds the same without.
+OUT grows: worlds in it are kept, and replaced when they are measured again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections import defaultdict
@@ -60,6 +62,7 @@ def main() -> None:
     measure = partial(
         measured, days=asked.days, rows_per_day=asked.rows_per_day, graph=asked.graph
     )
+    kept = json.loads(asked.json.read_text("utf-8"))["sets"] if _there(asked.json) else []
     sets = []
     for result in _each(measure, keys, asked.jobs):
         Console(stderr=True).print(
@@ -68,11 +71,21 @@ def main() -> None:
             style="dim",
         )
         sets.append(result)
-    rows = table(sets)
-    publish("truth: worlds written blind", rows, where | {"sets": sets}, asked.json)
+        # after each, for a run may be stopped
+        kept = [x for x in kept if (x["kind"], x["seed"]) != (result["kind"], result["seed"])]
+        kept.append(result)
+        if asked.json is not None:
+            asked.json.parent.mkdir(parents=True, exist_ok=True)
+            record = {**where, "sets": kept, "rows": table(kept)}
+            asked.json.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    publish("truth: worlds written blind", table(sets), where, None)
     _print_misses(sets)
     if asked.compare is not None:
         compare(sets, json.loads(asked.compare.read_text("utf-8")))
+
+
+def _there(path: Path | None) -> bool:
+    return path is not None and path.exists()
 
 
 def _each(
@@ -102,10 +115,19 @@ def measured(
         "seed": seed,
         "days": days or KINDS[kind].days,
         "rows": world.rows,
+        "sources": _sources(),
         "seconds_drawn": round(drawn - started, 1),
         "seconds": round(done - drawn, 1),
         **scored(data, world, truth, promotions, found),
     }
+
+
+def _sources() -> str:
+    """Which product was measured."""
+    digest = hashlib.sha256()
+    for path in sorted((Path(__file__).parent.parent / "monitor").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def _opened(

@@ -21,7 +21,7 @@ from benchmarks.worlds.bookings import Bookings
 from benchmarks.worlds.domain import SLICES, WEEK, Columns, Domain, Rates, Where
 from benchmarks.worlds.funnel import Funnel
 from benchmarks.worlds.incidents import CODE, Incident, equivalents, mask
-from benchmarks.worlds.planning import CODES, LEAKS, MIXED, Impossible, Plan, Planner
+from benchmarks.worlds.planning import CODES, LEAKS, MIXED, Plan, Planner
 from benchmarks.worlds.web import Web
 from benchmarks.worlds.wide import Wide
 
@@ -81,8 +81,9 @@ class Written:
 
 
 def write_world(
-    kind: str, seed: int, folder: Path, days: int | None = None, rows_per_day: float | None = None
-) -> Written:
+    kind: str, seed: int, folder: Path, days: int | None = None,
+    rows_per_day: float | None = None, warm_up: int | None = None,
+) -> Written:  # fmt: skip
     """Draw a world and write it.
 
     Args:
@@ -91,12 +92,17 @@ def write_world(
         folder: is filled.
         days: behind the warm-up; incidents and promotions are reduced in proportion.
         rows_per_day: traffic at the start; by default that of the kind.
+        warm_up: days in which nothing happens.
+
+    Raises:
+        Impossible: an incident finds no place under so little traffic, or in so short a time.
     """
     chosen = KINDS[kind]
     domain = DOMAINS[chosen.domain](seed, rows_per_day or chosen.rows_per_day)
     rates = Rates(domain, np.random.default_rng([seed, 2]), chosen.drift)
     days = days or chosen.days
-    begin, end = chosen.warm_up * SLICES, (chosen.warm_up + days) * SLICES
+    begin = (chosen.warm_up if warm_up is None else warm_up) * SLICES
+    end = begin + days * SLICES
     planner = Planner(domain, rates, np.random.default_rng([seed, 3]), (begin, end))
     order = np.random.default_rng([seed, 4])
     count = round(chosen.incidents * days / chosen.days)
@@ -342,9 +348,6 @@ def main() -> None:
     started = time.perf_counter()
     done = write_world(asked.kind, asked.seed, asked.folder, asked.days, asked.rows_per_day)
     print(f"{done.rows} rows in {time.perf_counter() - started:.0f} s; {done.labels}")
-
-
-__all__ = ["KINDS", "Impossible", "Written", "write_world"]
 
 if __name__ == "__main__":
     main()
