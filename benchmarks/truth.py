@@ -20,6 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -53,6 +54,10 @@ def main() -> None:
     parser.add_argument("--worlds", type=int, default=1, help="of each kind, by seeds in a row")
     parser.add_argument("--days", type=int, help="behind the warm-up, instead of the kind's own")
     parser.add_argument("--rows-per-day", type=float, help="instead of the kind's own")
+    parser.add_argument(
+        "--without", nargs="*", default=[], metavar="FIELD",
+        help="leave it out of the configuration; labels that need it are not asked for",
+    )  # fmt: skip
     parser.add_argument("--graph", action="store_true", help="with LEAST at every tick; slow")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--compare", type=Path, metavar="OLD", help="a record to hold against")
@@ -60,19 +65,20 @@ def main() -> None:
     where = machine()
     keys = [(kind, asked.seed + n) for kind in asked.kind for n in range(asked.worlds)]
     measure = partial(
-        measured, days=asked.days, rows_per_day=asked.rows_per_day, graph=asked.graph
-    )
+        measured, days=asked.days, rows_per_day=asked.rows_per_day, graph=asked.graph,
+        without=tuple(asked.without),
+    )  # fmt: skip
     kept = json.loads(asked.json.read_text("utf-8"))["sets"] if _there(asked.json) else []
     sets = []
     for result in _each(measure, keys, asked.jobs):
         Console(stderr=True).print(
-            f"{result['kind']} {result['seed']}: {result['rows']} rows, "
+            f"{_name(result)}: {result['rows']} rows, "
             f"drawn in {result['seconds_drawn']:.0f} s, replayed in {result['seconds']:.0f} s",
             style="dim",
         )
         sets.append(result)
         # after each, for a run may be stopped
-        kept = [x for x in kept if (x["kind"], x["seed"]) != (result["kind"], result["seed"])]
+        kept = [x for x in kept if _key(x) != _key(result)]
         kept.append(result)
         if asked.json is not None:
             asked.json.parent.mkdir(parents=True, exist_ok=True)
@@ -84,13 +90,20 @@ def main() -> None:
         compare(sets, json.loads(asked.compare.read_text("utf-8")))
 
 
+def _key(one: dict[str, Any]) -> tuple[Any, ...]:
+    return one["kind"], one["seed"], *one["without"]
+
+
+def _name(one: dict[str, Any]) -> str:
+    without = f" without {', '.join(one['without'])}" if one["without"] else ""
+    return f"{one['kind']} {one['seed']}{without}"
+
+
 def _there(path: Path | None) -> bool:
     return path is not None and path.exists()
 
 
-def _each(
-    measure: Any, keys: Sequence[tuple[str, int]], jobs: int
-) -> Iterable[dict[str, Any]]:
+def _each(measure: Any, keys: Sequence[tuple[str, int]], jobs: int) -> Iterable[dict[str, Any]]:
     if jobs == 1:
         return (measure(*key) for key in keys)
     pool = ProcessPoolExecutor(jobs)
@@ -98,12 +111,13 @@ def _each(
 
 
 def measured(
-    kind: str, seed: int, days: int | None, rows_per_day: float | None, graph: bool
-) -> dict[str, Any]:
+    kind: str, seed: int, days: int | None, rows_per_day: float | None, graph: bool,
+    without: tuple[str, ...] = (),
+) -> dict[str, Any]:  # fmt: skip
     """Draw one world, replay it, score it."""
     started = time.perf_counter()
     with TemporaryDirectory(prefix="truth-") as folder:
-        world = write_world(kind, seed, Path(folder), days, rows_per_day)
+        world = write_world(kind, seed, Path(folder), days, rows_per_day, without=without)
         drawn = time.perf_counter()
         truth = [json.loads(line) for line in world.labels.read_text("utf-8").splitlines()]
         promotions = [json.loads(x) for x in world.promotions.read_text("utf-8").splitlines()]
@@ -113,6 +127,7 @@ def measured(
     return {
         "kind": kind,
         "seed": seed,
+        "without": list(without),
         "days": days or KINDS[kind].days,
         "rows": world.rows,
         "sources": _sources(),
@@ -130,9 +145,7 @@ def _sources() -> str:
     return digest.hexdigest()[:8]
 
 
-def _opened(
-    kind: str, seed: int, world: Written, truth: Sequence[dict[str, Any]]
-) -> DataSet:
+def _opened(kind: str, seed: int, world: Written, truth: Sequence[dict[str, Any]]) -> DataSet:
     config = load(world.config, {})
     settings = config.settings
     vocabulary = Vocabulary(settings.schema)
@@ -141,7 +154,12 @@ def _opened(
     data = gather(source.batches(), settings.schema, settings.window, NOW)
     if data.rejected_rows or data.rows != world.rows:
         raise RuntimeError(f"{kind} {seed}: read {data.rows} of {world.rows}; {data.rejected[:3]}")
-    asked = frozenset(raw["id"] for raw in truth if raw["detectable"])
+    known = set(settings.schema.names)
+    asked = frozenset(
+        raw["id"]
+        for raw in truth
+        if raw["detectable"] and any(set(selector) <= known for selector in raw["accept"])
+    )
     return DataSet(
         name=f"{kind} {seed}", kind=kind, config=config, data=data, vocabulary=vocabulary,
         inputs=inputs, labels=read_labels(world.labels, "UTC"), detectable=asked, quiet=(),
@@ -173,7 +191,7 @@ def scored(
         "unasked": sum(case.label.id not in data.detectable for case in cases),
         "told": len(judged),
         "false": [_told(i) for i in false],
-        "in_warm_up": len(found) - len(judged),
+        "in_warm_up": [_told(i) for i in found if i.opened_at <= world.begins],
         "promotions": len(promotions),
         "promotions_alarmed": sum(_answers(p, false) for p in promotions),
     }
@@ -293,7 +311,9 @@ def table(sets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows per kind of world, then per kind of incident, then by nats."""
     worlds: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for one in sets:
-        worlds[one["kind"]].append(one)
+        worlds[one["kind"] + (" −" + ",".join(one["without"]) if one["without"] else "")].append(
+            one
+        )
     rows = []
     for kind, mine in worlds.items():
         cases = [c for one in mine for c in one["cases"]]
@@ -303,7 +323,7 @@ def table(sets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         if len(kinds) > 1:
             rows += [_Line(f"  {k}", [c for c in cases if c["kind"] == k]).row() for k in kinds]
     every = [c for one in sets for c in one["cases"]]
-    for low, high in zip(BINS, BINS[1:], strict=False):
+    for low, high in pairwise(BINS):
         inside = [c for c in every if low <= c["nats"] < high]
         if inside:
             rows.append(_Line(f"{low:g} to {high:g} nats", inside).row())
@@ -313,26 +333,26 @@ def table(sets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _print_misses(sets: Sequence[dict[str, Any]]) -> None:
     console = Console(width=150, soft_wrap=True, highlight=False)
     for one in sets:
+        name = _name(one)
         for case in one["cases"]:
             if not case["exact"]:
                 verdict = "wrong first" if case["found"] else "missed"
                 told = "; ".join(f"{t['cause']} ({t['score']:.0f})" for t in case["told"])
                 console.print(
-                    f"{one['kind']} {one['seed']} {case['id']} {verdict}: {case['outcome']} ← "
+                    f"{name} {case['id']} {verdict}: {case['outcome']} ← "
                     f"{case['truth']}, {case['nats']:.0f} nats ({case['event']}); told: "
                     f"{told or 'nothing'}",
                     markup=False,
                 )
         for t in one["false"]:
             console.print(
-                f"{one['kind']} {one['seed']} false: {t['outcome']} ← {t['cause']} "
+                f"{name} false: {t['outcome']} ← {t['cause']} "
                 f"({t['score']:.0f}) at {t['opened'][:16]}",
                 markup=False,
             )
         if one["promotions"]:
             console.print(
-                f"{one['kind']} {one['seed']}: {one['promotions_alarmed']} of "
-                f"{one['promotions']} promotions alarmed"
+                f"{name}: {one['promotions_alarmed']} of {one['promotions']} promotions alarmed"
             )
 
 
@@ -344,7 +364,7 @@ def compare(sets: Sequence[dict[str, Any]], old: dict[str, Any]) -> None:
         old: what `--json` wrote, or a record of `benchmarks.detection` (then only its totals).
     """
     console = Console(width=150, soft_wrap=True, highlight=False)
-    before = {(one["kind"], one.get("seed")): one for one in old["sets"] if "cases" in one}
+    before = {_key(one): one for one in old["sets"] if "cases" in one}
     if not before:
         for one in old["sets"]:
             for method, counts in one["methods"].items():
@@ -355,8 +375,8 @@ def compare(sets: Sequence[dict[str, Any]], old: dict[str, Any]) -> None:
                     )
         return
     for one in sets:
-        was = before.get((one["kind"], one["seed"]))
-        name = f"{one['kind']} {one['seed']}"
+        was = before.get(_key(one))
+        name = _name(one)
         if was is None:
             console.print(f"{name}: not in the older record")
             continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -265,24 +265,37 @@ class Domain(ABC):
         """Rows expected in a slice, counted from a Monday's midnight."""
         hour = (slice_ % SLICES) / 2
         weekday = slice_ // SLICES % 7
-        shape = 0.25 + np.exp(-(((hour - 10.5) / 3.2) ** 2)) + 0.9 * np.exp(-(((hour - 20) / 2.6) ** 2))
+        shape = (
+            0.25 + np.exp(-(((hour - 10.5) / 3.2) ** 2)) + 0.9 * np.exp(-(((hour - 20) / 2.6) ** 2))
+        )
         week = (1.0, 0.98, 0.97, 1.0, 1.08, 0.86, 0.80)[weekday]
         return float(
-            self.rows_per_day / SLICES * shape / 0.66 * week * (1 + self.growth) ** (slice_ / SLICES)
+            self.rows_per_day
+            / SLICES
+            * shape
+            / 0.66
+            * week
+            * (1 + self.growth) ** (slice_ / SLICES)
         )
 
     def period(self, slice_: int) -> int:
         """Which mix of traffic: six periods of the day, on weekdays and at the weekend."""
         return slice_ % SLICES // 8 + 6 * int(slice_ % WEEK >= 5 * SLICES)
 
-    def config(self) -> str:
-        """The detector's configuration of this log."""
+    def config(self, without: Collection[str] = ()) -> str:
+        """The detector's configuration of this log.
+
+        Args:
+            without: fields that it does not name, though the log has them.
+        """
         lines = ["[source]", 'kind = "files"', 'paths = ["*.parquet"]', "", "[schema]"]
         lines += ['time = "time"', 'zone = "UTC"']
         if self.tiers:
             lines.append(f"tiers = {json.dumps(self.tiers)}")
         lines.append("attributes = [")
         for f in self.fields:
+            if f.name in without:
+                continue
             tier = f', tier = "{self.tiers[f.tier]}"' if self.tiers else ""
             lines.append(f'  {{ name = "{f.name}"{tier} }},')
         lines.append("]")

@@ -9,6 +9,10 @@ from benchmarks.worlds.domain import Choice, Columns, Domain, Field, tilted, zip
 CHANNELS = ("direct", "organic", "ads", "email", "affiliate", "social", "push")
 DEVICES = ("phone", "desktop", "tablet", "tv")
 VERSIONED = ("phone", "tablet", "tv")
+COUNTRIES = (
+    "DE", "FR", "IT", "ES", "PL", "NL", "SE", "AT", "BE", "CZ",
+    "DK", "PT", "FI", "RO", "HU", "GR", "IE", "SK", "BG", "HR",
+)  # fmt: skip
 
 
 class Funnel(Domain):
@@ -36,7 +40,7 @@ class Funnel(Domain):
 
     def build(self, rng: np.random.Generator) -> None:
         """Countries choose shelves, ways to ship and to pay."""
-        countries = "DE FR IT ES PL NL SE AT BE CZ DK PT FI RO HU GR IE SK BG HR".split()
+        countries = list(COUNTRIES)
         pages, banks = 40, 30
         versions = [f"{d} 4.{n}" for d in VERSIONED for n in range(3)]
         self.fields = [

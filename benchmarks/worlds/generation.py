@@ -1,6 +1,6 @@
 """Draws a world: rows to Parquet, a day a file; labels, promotions and the configuration.
 
-    python -m benchmarks.worlds.generation mixed FOLDER --seed 1
+python -m benchmarks.worlds.generation mixed FOLDER --seed 1
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -82,7 +83,7 @@ class Written:
 
 def write_world(
     kind: str, seed: int, folder: Path, days: int | None = None,
-    rows_per_day: float | None = None, warm_up: int | None = None,
+    rows_per_day: float | None = None, warm_up: int | None = None, without: Collection[str] = (),
 ) -> Written:  # fmt: skip
     """Draw a world and write it.
 
@@ -93,9 +94,10 @@ def write_world(
         days: behind the warm-up; incidents and promotions are reduced in proportion.
         rows_per_day: traffic at the start; by default that of the kind.
         warm_up: days in which nothing happens.
+        without: fields that the configuration does not name.
 
     Raises:
-        Impossible: an incident finds no place under so little traffic, or in so short a time.
+        ImpossibleError: an incident finds no place under so little traffic, or in so short a time.
     """
     chosen = KINDS[kind]
     domain = DOMAINS[chosen.domain](seed, rows_per_day or chosen.rows_per_day)
@@ -120,7 +122,7 @@ def write_world(
         writer.slice(slice_)
     writer.close()
     config = folder / "monitor.toml"
-    config.write_text(domain.config(), "utf-8")
+    config.write_text(domain.config(without), "utf-8")
     labels = folder / "labels.jsonl"
     lines = [json.dumps(label(domain, i)) + "\n" for i in plan.incidents]
     labels.write_text("".join(lines), "utf-8")
@@ -284,7 +286,9 @@ class _Writer:
             if share:
                 rows = mask(columns, change.where, count) & (columns[change.field] >= 0)
                 rows &= rng.random(count) < share
-                columns[change.field] = np.where(rows, np.int32(change.value), columns[change.field])
+                columns[change.field] = np.where(
+                    rows, np.int32(change.value), columns[change.field]
+                )
         return columns, count
 
     def _usual(self, outcome: int, columns: Columns, slice_: int) -> np.ndarray:
@@ -313,7 +317,9 @@ class _Writer:
             table[name] = _dictionary(*told) if isinstance(told, tuple) else pa.array(told)
         rows = pa.table(table)
         for later in np.unique(lag[lag > 0]):
-            self._late.setdefault(slice_ + int(later), []).append(rows.filter(pa.array(lag == later)))
+            self._late.setdefault(slice_ + int(later), []).append(
+                rows.filter(pa.array(lag == later))
+            )
         self._day.append(rows.filter(pa.array(lag == 0)) if lag.any() else rows)
         self._day += self._late.pop(slice_, [])
         if (slice_ + 1) % SLICES == 0:
@@ -348,6 +354,7 @@ def main() -> None:
     started = time.perf_counter()
     done = write_world(asked.kind, asked.seed, asked.folder, asked.days, asked.rows_per_day)
     print(f"{done.rows} rows in {time.perf_counter() - started:.0f} s; {done.labels}")
+
 
 if __name__ == "__main__":
     main()

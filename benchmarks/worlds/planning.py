@@ -35,7 +35,7 @@ class Plan:
     habits: list[Habit] = field(default_factory=list)
 
 
-class Impossible(Exception):
+class ImpossibleError(Exception):
     """A kind finds no place in this domain under this traffic."""
 
 
@@ -74,7 +74,7 @@ class Planner:
         """One incident of each kind given, spread over the time.
 
         Raises:
-            Impossible: for one of them no place was found.
+            ImpossibleError: for one of them no place was found.
         """
         plan = Plan()
         first, last = self._span
@@ -89,7 +89,9 @@ class Planner:
                 if self._add(plan, kind, start, f"{n + 1:03d}"):
                     break
             else:
-                raise Impossible(f"{self._domain.name}: no place for “{kind}”; give it more rows")
+                raise ImpossibleError(
+                    f"{self._domain.name}: no place for “{kind}”; give it more rows"
+                )
         plan.incidents.sort(key=lambda i: (i.start, i.id))
         return plan
 
@@ -141,7 +143,7 @@ class Planner:
             rows = mask(self._columns, where, self._count)
             if value >= 0 and least <= rows.mean() <= most:
                 return where, rows
-        raise Impossible(f"{self._domain.name}: no value of {names} has that share")
+        raise ImpossibleError(f"{self._domain.name}: no value of {names} has that share")
 
     def _where(self, kind: str, outcome: int) -> Where | None:
         """A selector of the kind, none if the draw has hit nothing of use."""
@@ -226,7 +228,7 @@ class Planner:
         share = 1.0
         if kind in ("release", "unsent"):
             if not domain.releases:
-                raise Impossible(f"{domain.name} has no versions")
+                raise ImpossibleError(f"{domain.name} has no versions")
             change = self._change(kind, start, end)
             if change is None:
                 return False
@@ -303,7 +305,7 @@ class Planner:
         """A code of one system or of all, known or never seen."""
         domain, rng = self._domain, self._rng
         if domain.code is None:
-            raise Impossible(f"{domain.name} has no error codes")
+            raise ImpossibleError(f"{domain.name} has no error codes")
         code, o = domain.code, incident.outcome
         if o not in code.outcomes:
             return False
@@ -313,10 +315,8 @@ class Planner:
             incident.code = len(code.texts)
             return True
         shares = code.choices[o].shares
-        if here:
-            usual = shares[incident.where[code.of][0]]
-        else:
-            usual = shares.min(axis=0)  # every system writes it
+        # a code that is known everywhere is one that every system writes
+        usual = shares[incident.where[code.of][0]] if here else shares.min(axis=0)
         options = np.flatnonzero(usual > 0.002)
         if not len(options):
             return False

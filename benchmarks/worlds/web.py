@@ -8,6 +8,18 @@ from benchmarks.worlds.domain import Choice, Columns, Domain, Field, codes, tilt
 
 CLIENTS = ("web", "ios", "android", "sdk-java", "sdk-go", "bot")
 VERSIONED = ("ios", "android", "sdk-java", "sdk-go")
+NOUNS = (
+    "users",
+    "orders",
+    "items",
+    "carts",
+    "search",
+    "login",
+    "health",
+    "media",
+    "feed",
+    "quotes",
+)
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
 
 
@@ -34,14 +46,13 @@ class Web(Domain):
     def build(self, rng: np.random.Generator) -> None:
         """Hosts serve routes, routes go to upstreams."""
         hosts, routes, upstreams = 12, 70, 36
-        nouns = "users orders items carts search login health media feed quotes".split()
         versions = [f"{c} 2.{n}" for c in VERSIONED for n in range(4)]
         self.fields = [
             Field("region", [f"{a}-{b}" for a in ("eu", "us", "ap") for b in ("1", "2", "3", "4")]),
             Field("client", list(CLIENTS)),
             Field("client_version", versions),
             Field("host", [f"api{n:02d}.example.com" for n in range(hosts)], 1),
-            Field("route", [f"/v{1 + n // 35}/{nouns[n % 10]}/{n:02d}" for n in range(routes)], 1),
+            Field("route", [f"/v{1 + n // 35}/{NOUNS[n % 10]}/{n:02d}" for n in range(routes)], 1),
             Field("method", list(METHODS), 1),
             Field("upstream", [f"10.2.{n // 12}.{n % 12 + 10}:8080" for n in range(upstreams)], 2),
         ]
@@ -88,7 +99,9 @@ class Web(Domain):
     ) -> dict[str, object]:
         """Status and seconds."""
         n = len(failed)
-        fine = rng.choice([200, 201, 204, 304, 400, 401, 404], n, p=[0.8, 0.05, 0.04, 0.04, 0.02, 0.02, 0.03])
+        fine = rng.choice(
+            [200, 201, 204, 304, 400, 401, 404], n, p=[0.8, 0.05, 0.04, 0.04, 0.02, 0.02, 0.03]
+        )
         broken = rng.choice([500, 502, 503, 504], n, p=[0.4, 0.25, 0.2, 0.15])
         quick = np.minimum(rng.lognormal(-2.2, 0.7, n), 1.999)
         return {

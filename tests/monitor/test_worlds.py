@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -112,7 +113,7 @@ def test_no_two_incidents_of_an_outcome_meet(world: Drawn) -> None:
         mine = sorted(
             (label["start"], label["end"]) for label in world.labels if label["outcome"] == outcome
         )
-        assert all(a[1] < b[0] for a, b in zip(mine, mine[1:], strict=False))
+        assert all(a[1] < b[0] for a, b in pairwise(mine))
 
 
 def test_a_funnel_writes_a_steps_columns_only_where_the_step_was_reached(tmp_path: Path) -> None:
@@ -140,11 +141,10 @@ def test_a_promotion_multiplies_traffic_and_not_the_rate(tmp_path: Path) -> None
     assert written.labels.read_text("utf-8") == ""
     rows = ds.dataset(sorted(tmp_path.glob("*.parquet"))).to_table()
     world = Drawn("mixed", written, [], rows)
-    one = max(promotions, key=lambda p: p["end"] > p["start"])
-    share = [world.of(one["where"])[when].mean() for when in (~world.during(one), world.during(one))]
-    assert share[1] > 1.6 * share[0]
-    hit = world.during(one) & world.of(one["where"])
-    usual = ~world.during(one) & world.of(one["where"])
+    one = promotions[0]
+    when, of = world.during(one), world.of(one["where"])
+    assert of[when].mean() > 1.6 * of[~when].mean()
+    hit, usual = when & of, ~when & of
     failing = world.texts("failed_step") != "(missing)"
     assert failing[hit].mean() < 1.3 * failing[usual].mean() + 0.01
 
