@@ -292,7 +292,7 @@ class _Line:
         delays = [c["delay"] for c in self.cases if c["delay"] is not None]
         lasting = [c for c in self.cases if "one" in c]
         return {
-            "": self.name,
+            "world or incident": self.name,
             "labelled": n,
             "found": share("found"),
             "first": share("first"),
@@ -308,7 +308,7 @@ class _Line:
 
 
 def table(sets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows per kind of world, then per kind of incident, then by nats."""
+    """Rows per kind of world; then of all of them together by kind of incident, and by nats."""
     worlds: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for one in sets:
         worlds[one["kind"] + (" −" + ",".join(one["without"]) if one["without"] else "")].append(
@@ -319,14 +319,13 @@ def table(sets: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         cases = [c for one in mine for c in one["cases"]]
         weeks = sum(one["weeks"] for one in mine)
         rows.append(_Line(kind, cases).row(weeks, sum(len(one["false"]) for one in mine)))
-        kinds = sorted({c["kind"] for c in cases})
-        if len(kinds) > 1:
-            rows += [_Line(f"  {k}", [c for c in cases if c["kind"] == k]).row() for k in kinds]
     every = [c for one in sets for c in one["cases"]]
+    for kind in sorted({c["kind"] for c in every}):
+        rows.append(_Line(f"· {kind}", [c for c in every if c["kind"] == kind]).row())
     for low, high in pairwise(BINS):
         inside = [c for c in every if low <= c["nats"] < high]
         if inside:
-            rows.append(_Line(f"{low:g} to {high:g} nats", inside).row())
+            rows.append(_Line(f"· {low:g} to {high:g} nats", inside).row())
     return rows
 
 
@@ -337,7 +336,7 @@ def _print_misses(sets: Sequence[dict[str, Any]]) -> None:
         for case in one["cases"]:
             if not case["exact"]:
                 verdict = "wrong first" if case["found"] else "missed"
-                told = "; ".join(f"{t['cause']} ({t['score']:.0f})" for t in case["told"])
+                told = "; ".join(_answer(t) for t in case["told"])
                 console.print(
                     f"{name} {case['id']} {verdict}: {case['outcome']} ← "
                     f"{case['truth']}, {case['nats']:.0f} nats ({case['event']}); told: "
@@ -354,6 +353,11 @@ def _print_misses(sets: Sequence[dict[str, Any]]) -> None:
             console.print(
                 f"{name}: {one['promotions_alarmed']} of {one['promotions']} promotions alarmed"
             )
+
+
+def _answer(told: dict[str, Any]) -> str:
+    codes = f" with {', '.join(told['codes'])}" if told["codes"] else ""
+    return f"{told['cause']} ({told['score']:.0f}){codes}"
 
 
 def compare(sets: Sequence[dict[str, Any]], old: dict[str, Any]) -> None:

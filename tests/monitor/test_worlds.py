@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,16 +23,17 @@ from monitor.vocabulary import Vocabulary
 WORLDS = ("mixed", "codes", "funnel", "web", "wide")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawn:
     kind: str
     written: Written
     labels: list[dict]
     rows: pa.Table
 
+    @cache  # noqa: B019 - lives as long as the module's worlds
     def texts(self, name: str) -> np.ndarray:
         column = self.rows[name].cast(pa.string()).to_pandas()
-        return column.fillna("(missing)").to_numpy(object)
+        return column.fillna("(missing)").to_numpy(str)
 
     @property
     def at(self) -> np.ndarray:
@@ -40,7 +42,7 @@ class Drawn:
     def of(self, selector: dict[str, list[str]]) -> np.ndarray:
         rows = np.ones(len(self.rows), bool)
         for name, values in selector.items():
-            rows &= np.isin(self.texts(name).astype(str), values)
+            rows &= np.isin(self.texts(name), values)
         return rows
 
     def failed(self, outcome: str) -> np.ndarray:
@@ -62,7 +64,7 @@ class Drawn:
 
 
 def drawn(kind: str, folder: Path, seed: int = 3) -> Drawn:
-    written = write_world(kind, seed, folder, days=4, rows_per_day=150_000, warm_up=1)
+    written = write_world(kind, seed, folder, days=4, rows_per_day=120_000, warm_up=0)
     labels = [json.loads(line) for line in written.labels.read_text("utf-8").splitlines()]
     return Drawn(kind, written, labels, ds.dataset(sorted(folder.glob("*.parquet"))).to_table())
 
