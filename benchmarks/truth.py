@@ -15,12 +15,13 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, median
 from tempfile import TemporaryDirectory
@@ -69,6 +70,7 @@ def main() -> None:
         without=tuple(asked.without),
     )  # fmt: skip
     kept = json.loads(asked.json.read_text("utf-8"))["sets"] if _there(asked.json) else []
+    older = json.loads(asked.compare.read_text("utf-8")) if asked.compare else None
     sets = []
     for result in _each(measure, keys, asked.jobs):
         Console(stderr=True).print(
@@ -86,8 +88,8 @@ def main() -> None:
             asked.json.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     publish("truth: worlds written blind", table(sets), where, None)
     _print_misses(sets)
-    if asked.compare is not None:
-        compare(sets, json.loads(asked.compare.read_text("utf-8")))
+    if older is not None:
+        compare(sets, older)
 
 
 def _key(one: dict[str, Any]) -> tuple[Any, ...]:
@@ -103,11 +105,12 @@ def _there(path: Path | None) -> bool:
     return path is not None and path.exists()
 
 
-def _each(measure: Any, keys: Sequence[tuple[str, int]], jobs: int) -> Iterable[dict[str, Any]]:
+def _each(measure: Any, keys: Sequence[tuple[str, int]], jobs: int) -> Iterator[dict[str, Any]]:
     if jobs == 1:
-        return (measure(*key) for key in keys)
-    pool = ProcessPoolExecutor(jobs)
-    return pool.map(measure, *zip(*keys, strict=True))
+        yield from (measure(*key) for key in keys)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(measure, *zip(*keys, strict=True))
 
 
 def measured(
