@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from benchmarks.truth import compare
 from benchmarks.worlds.domain import SLICES
 from benchmarks.worlds.generation import DOMAINS, KINDS, Written, write_world
 from monitor.config import load
@@ -159,3 +160,29 @@ def test_every_kind_of_world_has_what_its_name_says() -> None:
     assert all(kind.incidents == 0 for name, kind in KINDS.items() if kind.cycle == ())
     assert all(KINDS[k].incidents == 20 for k in ("funnel", "web", "wide"))
     assert timedelta(days=1) == SLICES * timedelta(minutes=30)
+
+
+def test_a_comparison_says_what_was_gained_and_what_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def record(found: dict[str, bool], false: int) -> dict:
+        cases = [{"id": i, "found": f, "first": f, "exact": False} for i, f in found.items()]
+        world = {
+            "kind": "web",
+            "seed": 1,
+            "without": [],
+            "days": 14,
+            "rows": 9,
+            "false": [1] * false,
+        }
+        return {"sets": [world | {"cases": cases}]}
+
+    old, new = record({"a": True, "b": False}, 0), record({"a": False, "b": True}, 2)
+    compare(new["sets"], old)
+    said = capsys.readouterr().out
+    assert "web 1 found: 1 → 1 of 2; gained ['b'], lost ['a']" in said
+    assert "web 1 exact: 0 → 0 of 2; gained [], lost []" in said
+    assert "web 1 false alarms: 0 → 2" in said
+    old["sets"][0]["rows"] = 8
+    compare(new["sets"], old)
+    assert "the older record is of another world (8 rows)" in capsys.readouterr().out
