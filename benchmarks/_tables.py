@@ -130,7 +130,7 @@ def _soak() -> str:
 
 TRUTH = (
     "world or incident", "labelled", "found", "first", "exact", "partly", "delay med", "mean",
-    "one", "open", "beside", "false/week",
+    "code told", "one", "open", "beside", "false/week",
 )  # fmt: skip
 
 TABLES: dict[str, Callable[[], str]] = {

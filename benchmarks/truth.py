@@ -247,10 +247,25 @@ def _fared(
         "told": [_told(i) for i in case.reported[:SHOWN]],
         "beside": sum(i.finding.cause not in label.accept for i in case.reported),
     }
+    if raw["kind"].startswith("code"):
+        fared["code told"] = bool(case.reported) and _names_code(case.reported[0], label)
     if raw["kind"] in LASTING:
         fared["one"] = len(right) == 1
         fared["open"] = _open_share(label, right, length)
     return fared
+
+
+def _names_code(incident: Incident, label: Label) -> bool:
+    """The cause and a code told with it say together what a right cause says."""
+    cause = dict(incident.finding.cause.selector)
+    for right in (dict(c.selector) for c in label.accept):
+        if cause == right:
+            return True
+        for name, values in right.items():
+            rest = {n: v for n, v in right.items() if n != name}
+            if cause == rest and set(values) <= set(incident.finding.codes):
+                return True
+    return False
 
 
 def _open_share(label: Label, right: Sequence[Incident], length: timedelta) -> float:
@@ -293,6 +308,7 @@ class _Line:
             return str(sum(c[field] for c in self.cases)) if n else "–"
 
         delays = [c["delay"] for c in self.cases if c["delay"] is not None]
+        coded = [c for c in self.cases if "code told" in c]
         lasting = [c for c in self.cases if "one" in c]
         return {
             "world or incident": self.name,
@@ -303,6 +319,7 @@ class _Line:
             "partly": share("partly"),
             "delay med": f"{median(delays):.1f}" if delays else "–",
             "mean": f"{mean(delays):.1f}" if delays else "–",
+            "code told": f"{sum(c['code told'] for c in coded)} of {len(coded)}" if coded else "–",
             "one": f"{sum(c['one'] for c in lasting)} of {len(lasting)}" if lasting else "–",
             "open": f"{mean(c['open'] for c in lasting):.2f}" if lasting else "–",
             "beside": f"{mean(c['beside'] for c in self.cases):.2f}" if n else "–",
