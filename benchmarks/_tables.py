@@ -129,7 +129,7 @@ def _soak() -> str:
 
 
 TRUTH = (
-    "world or incident", "labelled", "found", "first", "exact", "partly", "delay med", "mean",
+    "incidents", "n", "found", "first", "exact", "partly", "delay", "mean",
     "code told", "one", "open", "beside", "false/week",
 )  # fmt: skip
 

@@ -311,13 +311,13 @@ class _Line:
         coded = [c for c in self.cases if "code told" in c]
         lasting = [c for c in self.cases if "one" in c]
         return {
-            "world or incident": self.name,
-            "labelled": n,
+            "incidents": self.name,
+            "n": n,
             "found": share("found"),
             "first": share("first"),
             "exact": share("exact"),
             "partly": share("partly"),
-            "delay med": f"{median(delays):.1f}" if delays else "–",
+            "delay": f"{median(delays):.1f}" if delays else "–",
             "mean": f"{mean(delays):.1f}" if delays else "–",
             "code told": f"{sum(c['code told'] for c in coded)} of {len(coded)}" if coded else "–",
             "one": f"{sum(c['one'] for c in lasting)} of {len(lasting)}" if lasting else "–",

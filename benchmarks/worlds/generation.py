@@ -207,7 +207,8 @@ class _Writer:
         rng, domain = self._rng, self._domain
         self._rates.advance(rng)
         columns, count = self._traffic(slice_)
-        active = [i for i in self._plan.incidents if i.start <= slice_ < i.end]
+        # behind its end an incident adds nothing, but what is written late stands there
+        active = [i for i in self._plan.incidents if i.start <= slice_ < i.end + i.lag]
         outcomes = len(domain.outcomes)
         attempted = np.zeros((count, outcomes), bool)
         failed = np.zeros((count, outcomes), bool)
