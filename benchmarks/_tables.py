@@ -153,6 +153,11 @@ def _soak() -> str:
     )
 
 
+TRUTH = (
+    "incidents", "n", "found", "first", "exact", "partly", "delay", "mean",
+    "code told", "one", "open", "beside", "false/week",
+)  # fmt: skip
+
 TABLES: dict[str, Callable[[], str]] = {
     "machine": _machine,
     "raw": lambda: _accuracy("raw"),
@@ -193,6 +198,7 @@ TABLES: dict[str, Callable[[], str]] = {
         "readers", ("readers", "requests", "p50 ms", "p99 ms", "max ms", "tick s", "fit s")
     ),
     "soak": _soak,
+    "truth": _plain("detection", TRUTH),
     "memory": _plain(
         "memory", ("kind", "fits", "MB before", "MB after", "growth %", "CPU ms per fit")
     ),
