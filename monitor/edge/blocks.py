@@ -82,9 +82,7 @@ class Log:
         self.waits = waits and isinstance(source, str) and self.compression is None
         """A compressed file is closed by its writer, and a pipe by its end."""
         if self.compression is not None:
-            self._layer(
-                lambda s: pa.CompressedInputStream(pa.PythonFile(s, "r"), self.compression)
-            )
+            self._layer(lambda s: pa.CompressedInputStream(pa.PythonFile(s, "r"), self.compression))
             start = self._first(8)
         self.encoding = encoding_of(start) or _named(encoding)
         if self.encoding is not None:
@@ -129,25 +127,13 @@ class Log:
                 stream = self._stream()
                 try:
                     self._skip(stream, int(state["bytes"]) - int(length))
-                    return _digest(read_fully(stream, int(length))) == digest
+                    return bool(_digest(read_fully(stream, int(length))) == digest)
                 finally:
                     stream.close()
         except UnreadableError as error:
             if error.passing:
                 raise
             return False
-
-    def goes_on_behind(self, state: State) -> bool:
-        """True if this is the file of `state` and has more than was read of it."""
-        if not self.same(state):
-            return False
-        with Reading():
-            stream = self._stream()
-            try:
-                self._skip(stream, int(state["bytes"]))
-                return bool(stream.read(1))
-            finally:
-                stream.close()
 
     def blocks(self, offset: int, lines: int, cut: Cut, size: int | None = None) -> Iterator[Block]:
         """Whole records behind `offset`; `lines` lines lie before it.
@@ -178,8 +164,10 @@ class Log:
                 if skipping:
                     end = data.find(b"\n") + 1
                     skipping = not end
-                    offset, lines, data = offset + (end or len(data)), lines + bool(end), (
-                        data[end:] if end else b""
+                    offset, lines, data = (
+                        offset + (end or len(data)),
+                        lines + bool(end),
+                        (data[end:] if end else b""),
                     )
                 rest += data
                 final = not more and torn is None and not self.waits
@@ -246,7 +234,7 @@ class Log:
 
     def _stream(self) -> Any:
         if self.compression is None:
-            stream: Any = open(self.name, "rb", buffering=0)
+            stream: Any = open(self.name, "rb", buffering=0)  # noqa: SIM115
         else:
             stream = pa.CompressedInputStream(pa.OSFile(self.name), self.compression)
         if self.encoding is not None:

@@ -7,9 +7,10 @@ import io
 import re
 from collections.abc import Collection, Iterator
 
-from monitor.edge.blocks import Log, State, UnreadableError
+from monitor.edge.blocks import Log, State
 from monitor.edge.csv_rows import CsvRows, Grammar
 from monitor.edge.readers import Chunk, left_out, once_each
+from monitor.edge.streams import UnreadableError
 
 DELIMITERS = ",;\t|"
 

@@ -171,9 +171,7 @@ class CsvRows:
     def _are_rows(self, lines: Sequence[bytes]) -> bool:
         """True for whole rows."""
         filled = [line for line in lines if line.strip()]
-        return bool(filled) and all(
-            self.grammar.width(line) == len(self.names) for line in filled
-        )
+        return bool(filled) and all(self.grammar.width(line) == len(self.names) for line in filled)
 
 
 class _Record:

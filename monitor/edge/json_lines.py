@@ -48,14 +48,16 @@ class JsonLinesReader:
         self.needed = tuple(sorted(needed))
         self.body, self.body_line = log.start, 0
         sample = [object_of(text) for text in self._sampled(log.peek(SAMPLE_BYTES))]
-        self.sample: list[dict[str, Any]] = [row for row in sample if isinstance(row, dict)]
+        rows: list[dict[str, Any]] = [row for row in sample if isinstance(row, dict)]
+        self.names = {name for row in rows for name in _names(row)}
+        self.whole = {name for row in rows for name in row}
         self.types: dict[str, pa.DataType | None] = {
-            name: _type_of([field_of(row, name) for row in self.sample]) for name in self.needed
+            name: _type_of([field_of(row, name) for row in rows]) for name in self.needed
         }
 
     def columns(self) -> set[str] | None:
         """The fields of the first lines."""
-        return {name for row in self.sample for name in _names(row)} if self.sample else None
+        return self.names or None
 
     def optional(self) -> bool:
         """A line may leave out a field."""
@@ -118,9 +120,8 @@ class JsonLinesReader:
     def _schema(self) -> pa.Schema | None:
         """What Arrow shall read; None if a field has several types, or a field is also a table."""
         tree: dict[str, Any] = {}
-        whole = {name for row in self.sample for name in row}
         for name, kind in self.types.items():
-            *outer, last = [name] if name in whole else name.split(".")
+            *outer, last = [name] if name in self.whole else name.split(".")
             place = tree
             for part in outer:
                 place = place.setdefault(part, {})

@@ -149,12 +149,8 @@ def _web_times(cells: pa.Array) -> pa.Array:
         texts = parts.field(name)
         return pc.if_else(pc.equal(texts, ""), None, texts)
 
-    naive = pc.strptime(
-        group("clock"), format="%d/%b/%Y:%H:%M:%S", unit="us", error_is_null=True
-    )
-    minutes = pc.add(
-        pc.multiply(group("h").cast(pa.int64()), 60), group("m").cast(pa.int64())
-    )
+    naive = pc.strptime(group("clock"), format="%d/%b/%Y:%H:%M:%S", unit="us", error_is_null=True)
+    minutes = pc.add(pc.multiply(group("h").cast(pa.int64()), 60), group("m").cast(pa.int64()))
     east = pc.if_else(pc.equal(group("sign"), "+"), minutes, pc.negate(minutes))
     micros = pc.subtract(naive.cast(pa.int64()), pc.multiply(east, 60_000_000))
     return micros.cast(pa.timestamp("us", "UTC"))

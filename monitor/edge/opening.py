@@ -8,14 +8,14 @@ from pathlib import PurePath
 from typing import BinaryIO
 
 from monitor.config import FilesSettings
-from monitor.edge.blocks import Log, State, UnreadableError
+from monitor.edge.blocks import Log, State
 from monitor.edge.csv_files import CsvReader
 from monitor.edge.json_lines import JsonLinesReader
 from monitor.edge.json_text import JsonTextReader, is_json_text
 from monitor.edge.line_patterns import PATTERNS, PatternReader, web_format, whole_line
 from monitor.edge.parquet import ParquetReader
 from monitor.edge.readers import Chunk, Reader
-from monitor.edge.streams import SNIFFED_BYTES
+from monitor.edge.streams import SNIFFED_BYTES, UnreadableError
 from monitor.edge.w3c import W3cReader, is_w3c
 
 _FORMATS = {
@@ -60,7 +60,7 @@ def open_reader(
         whole = source if isinstance(source, str) else io.BytesIO(start + source.read())
         return ParquetReader(log.name, whole, needed)
     if not start:
-        return NothingYet()
+        return NothingYet(log)
     if start.startswith(_PARQUET_MAGIC):
         raise UnreadableError("wrong_format", f'is Parquet, not {kind}; set format = "parquet"')
     if kind == "jsonl":
@@ -101,7 +101,8 @@ def _by_content(start: bytes) -> str:
 class NothingYet:
     """A log that was created and not written to."""
 
-    log = None
+    def __init__(self, log: Log) -> None:
+        self.log = log
 
     def columns(self) -> None:
         """Unknown."""

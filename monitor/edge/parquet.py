@@ -9,10 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from monitor.edge.blocks import State, UnreadableError
-from monitor.edge.streams import unreadable
+from monitor.edge.blocks import State
 from monitor.edge.readers import BATCH_ROWS, Chunk, flat, listed_names, once_each
-
+from monitor.edge.streams import UnreadableError, unreadable
 
 ROW_BYTES = 64
 """Taken for the size of a row where chunks are asked for in bytes."""

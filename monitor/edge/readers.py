@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.domain import Rejected
-from monitor.edge.blocks import MAX_RECORD_BYTES, Block, Log, State, UnreadableError
+from monitor.edge.blocks import MAX_RECORD_BYTES, Block, Log, State
 from monitor.edge.decoding import LISTED, Locate
+from monitor.edge.streams import UnreadableError
 
 BATCH_ROWS = 1 << 17
 """Rows held at once."""
@@ -82,7 +83,7 @@ def once_each(present: Sequence[str], needed: Iterable[str]) -> None:
 
 
 def listed_names(kind: pa.Schema | pa.StructType, prefix: str = "") -> list[str]:
-    """All fields, and the fields within fields by their dotted names, as often as they are there."""
+    """All fields, those within fields by their dotted names, as often as they are there."""
     names = []
     for field in kind:
         names.append(prefix + field.name)

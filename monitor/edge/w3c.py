@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pyarrow as pa
 
-from monitor.edge.blocks import Block, Log, State, UnreadableError, whole_lines
+from monitor.edge.blocks import Block, Log, State, whole_lines
 from monitor.edge.csv_rows import CsvRows
 from monitor.edge.readers import Chunk, left_out, no_rows, once_each
+from monitor.edge.streams import UnreadableError
 
 _MAX_PREAMBLE_BYTES = 1 << 20
 _DIRECTIVE = re.compile(rb"^#[^\n]*(?:\n|\Z)", re.MULTILINE)
@@ -35,10 +36,7 @@ class W3cReader:
     def __init__(self, log: Log, needed: Collection[str], delimiter: str | None) -> None:
         self.log, self.needed = log, needed
         head = log.peek(_MAX_PREAMBLE_BYTES)
-        if not log.waits or head.endswith(b"\n"):
-            whole = head
-        else:
-            whole = head[: head.rfind(b"\n") + 1]
+        whole = head[: head.rfind(b"\n") + 1] if log.waits else head
         found = _FIELDS.search(whole)
         if found is None and (not log.waits or len(head) >= _MAX_PREAMBLE_BYTES):
             detail = "has no line `#Fields:`, which names the columns of a W3C log; add one"
@@ -66,9 +64,7 @@ class W3cReader:
                 chunk = left_out(self.log.name, block, self.needed)
             else:
                 chunk, names = self._parse(block, names)
-            yield Chunk(
-                chunk.rows, chunk.locate, {**chunk.state, "fields": names}, chunk.rejected
-            )
+            yield Chunk(chunk.rows, chunk.locate, {**chunk.state, "fields": names}, chunk.rejected)
 
     def _parse(self, block: Block, names: list[str]) -> tuple[Chunk, list[str]]:
         """The rows of all headers in a block, and the last of these."""
@@ -86,10 +82,14 @@ class W3cReader:
             if header := _FIELDS.match(found[0]):
                 names = _names(header[1])
                 once_each(names, self.needed)
-        columns = {
-            name: pa.concat_arrays([_column(part.rows, name) for part in parts])
-            for name in self.needed
-        } if parts else {}
+        columns = (
+            {
+                name: pa.concat_arrays([_column(part.rows, name) for part in parts])
+                for name in self.needed
+            }
+            if parts
+            else {}
+        )
         rows = pa.RecordBatch.from_pydict(columns) if columns else no_rows(self.needed)
         starts = np.cumsum([0, *(part.rows.num_rows for part in parts)])
 
