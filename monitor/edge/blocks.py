@@ -212,12 +212,18 @@ class Log:
         if self._piped is None:
             if size <= len(self._sniffed):
                 return self._sniffed[:size]
-            with Reading():
-                stream = self._stream()
-                try:
-                    return read_fully(stream, size)
-                finally:
-                    stream.close()
+            try:
+                with Reading():
+                    stream = self._stream()
+                    try:
+                        return read_fully(stream, size)
+                    finally:
+                        stream.close()
+            except UnreadableError as error:
+                # A torn archive is told of where it ends.
+                if error.passing or not (found := self._salvaged(0)):
+                    raise
+                return found[:size]
         while len(self._pending) < size and b"\n" not in self._pending.lstrip():
             with Reading():
                 data = self._more(self._piped, size)

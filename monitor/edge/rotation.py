@@ -71,8 +71,8 @@ def follow_rotated(
             continue
         detail = (
             f"is another file now, or was emptied, and what was read of it ({state['bytes']} "
-            "bytes) is nowhere beside it: what was written behind that is lost; let it be renamed in its "
-            "folder, or name the rotated files in `source.paths` too"
+            "bytes) is nowhere beside it: what was written behind that is lost; let it be renamed "
+            "in its folder, or name the rotated files in `source.paths` too"
         )
         replaced.append(Rejected("replaced", old, detail))
     moved = [path for path, state in states.items() if state.get("moved")]
