@@ -219,7 +219,7 @@ def _pattern(section: FilesSection, pattern: str, complaints: Complaints) -> Non
         found = pc.extract_regex(pa.array([], pa.string()), pattern)
     except pa.ArrowException as error:
         text = str(error).removeprefix("Invalid regular expression: ")
-        fix = "it is one of RE2: without look-around and back-references"
+        fix = "it is RE2: no look-around or back-reference; write `(?:…)` for groups without a name"
         complaints.add(here, f"is no regular expression: {text}", fix)
     else:
         if not found.type.num_fields:

@@ -177,7 +177,7 @@ def test_logs_of_web_servers(format: str, tmp_path: Path) -> None:
 
 def test_a_pattern_of_ones_own_cannot_hang(tmp_path: Path) -> None:
     (tmp_path / "log.txt").write_text("1772409600 eu 503\n" + "1" * 60_000 + "!\n")
-    pattern = r"(?P<at>(\\d+)+) (?P<region>\\w+) (?P<status>\\d+)"
+    pattern = r"(?P<at>(?:\\d+)+) (?P<region>\\w+) (?P<status>\\d+)"
     source = f'paths = ["log*"]\npattern = "{pattern}"'
     read = Read(config(tmp_path, source)).look()
     assert (read.rows, read.failed) == (1, 1)
