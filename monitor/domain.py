@@ -101,6 +101,13 @@ class Batch:
     reached: np.datetime64 | None = None
     """Event time up to which the source has delivered; NaT while it cannot tell yet. None: the
     newest event decides, as it does where rows come in one order."""
+    place: str = ""
+    """Where its rows stand, for people."""
+
+    @property
+    def where(self) -> str:
+        """Its place, or at least its position."""
+        return self.place or str(dict(self.position))
 
 
 def whole_number(text: str) -> str:

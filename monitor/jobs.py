@@ -20,6 +20,7 @@ from monitor.domain import utc
 from monitor.edge.heartbeat import Heartbeat
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.outbox import Outbox
+from monitor.edge.rejections import RejectionLog
 from monitor.edge.source import Flow, SourceError
 from monitor.edge.standby import tell_store_failure, tell_store_works
 from monitor.edge.status import LiveState
@@ -51,6 +52,7 @@ class Worker:
         self._progress_told = 0.0
         self._step_began: float | None = None
         pipeline.committed = self._publish
+        pipeline.setting_aside = RejectionLog().add
 
     def busy_seconds(self) -> float:
         """How long the step at hand has lasted; 0 between jobs. A commit ends a step."""

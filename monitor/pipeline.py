@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import numpy as np
@@ -38,6 +38,8 @@ class Pipeline:
     Attributes:
         stopping: asked between two batches; true ends a pass early.
         committed: told of the ticks of every batch, once they are stored.
+        setting_aside: told of what could not be taken in.
+        taken_in: rows that could, since the start.
         beginning: told before every tick.
     """
 
@@ -52,7 +54,9 @@ class Pipeline:
         self.config, self.metrics, self._now = config, metrics, now
         self.stopping: Callable[[], bool] = lambda: False
         self.committed: Callable[[list[Tick]], None] = lambda ticks: None
+        self.setting_aside: Callable[[Sequence[Rejected]], None] = lambda rejected: None
         self.beginning: Callable[[], None] = lambda: None
+        self.taken_in = 0
         self.session = Session(
             config.settings, store, notifiers, config.store.keep, config.console.example_columns
         )
@@ -141,23 +145,31 @@ class Pipeline:
                 late += piece.rows
             else:
                 too_late += piece.rows
-        where = str(dict(batch.position))
         rejected = batch.rejected
         for count, reason, detail in (
             (len(sliced.future), "future", "stamped later than now; check the writer's clock"),
-            (too_late, "too_late", "older than everything in the window"),
+            (
+                too_late,
+                "too_late",
+                "older than everything in the window, as the rows of a file that came after newer "
+                "ones; `least-monitor backtest` judges such rows",
+            ),
         ):
             if count:
-                rejected += (Rejected(reason, where, detail, count),)
+                rejected += (Rejected(reason, batch.where, detail, count),)
         self.session.reject(rejected)
         self.metrics.rejected(rejected)
-        self.metrics.ingested(len(batch.events) - len(sliced.future) - too_late, late)
+        taken = len(batch.events) - len(sliced.future) - too_late
+        self.metrics.ingested(taken, late)
+        self.taken_in += taken
         self.filling = dict(sliced.open)
         self.watermark = sliced.watermark
         # The rows are taken in, stored or not: reading them again would count them twice.
         self.position = batch.position
         ticks = self._close()
         self._commit()
+        if rejected:
+            self.setting_aside(rejected)
         return ticks
 
     def _close(self) -> list[Tick]:

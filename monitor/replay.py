@@ -105,7 +105,7 @@ def gather(
             rejected.append(
                 Rejected(
                     "future",
-                    str(dict(batch.position)),
+                    batch.where,
                     f"rows stamped later than now, up to {worst}; check the clock that wrote them",
                     int(future.sum()),
                 )

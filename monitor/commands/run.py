@@ -16,6 +16,7 @@ from monitor.commands.failure import mendable
 
 if TYPE_CHECKING:
     from monitor.config import Config
+    from monitor.edge.rejections import Rejections
     from monitor.edge.store import Store
 
 
@@ -68,6 +69,7 @@ def _pass(settings: Config, store: Store) -> None:
     from monitor.edge.metrics import Metrics
     from monitor.edge.notifiers.making import make_notifiers, routes
     from monitor.edge.notifiers.outbox import Outbox
+    from monitor.edge.rejections import Rejections
     from monitor.edge.silences import Silencer
     from monitor.edge.source import Flow, SourceError
     from monitor.edge.store import StoreError
@@ -80,6 +82,8 @@ def _pass(settings: Config, store: Store) -> None:
         quiet=Silencer(store, settings.maintenance),
     )
     pipeline = Pipeline(settings, store, Metrics(), outbox.names, _now)
+    rejections = Rejections()
+    pipeline.setting_aside = rejections.add
     heartbeat = Heartbeat(settings.heartbeat, _now) if settings.heartbeat else None
     if heartbeat is not None:
         heartbeat.begins()
@@ -88,13 +92,17 @@ def _pass(settings: Config, store: Store) -> None:
         while pipeline.source.status().flow is Flow.CATCHING_UP:
             ticks += pipeline.poll()
         source = pipeline.source.status()
+        nothing_read = len(rejections) > 0 and not pipeline.taken_in
         if heartbeat is not None and source.flow is Flow.PAUSED:
             heartbeat.fails(f"source paused: {source.detail}")
+        elif heartbeat is not None and nothing_read:
+            heartbeat.fails("nothing that is new could be read")
         elif heartbeat is not None:
             heartbeat.done(f"{len(ticks)} ticks")
     except (SourceError, StoreError) as error:
         if heartbeat is not None:
             heartbeat.fails(str(error))
+        _tell(rejections)
         raise
     finally:
         pipeline.close()
@@ -104,8 +112,16 @@ def _pass(settings: Config, store: Store) -> None:
     outbox.refresh()
     count = len(pipeline.session.monitor.open_incidents())
     typer.echo(f"{len(ticks)} ticks, {count} incidents open", err=True)
+    _tell(rejections)
     if source.flow is Flow.PAUSED:
         raise SourceError(f"source paused: {source.detail}")
+    if nothing_read:
+        raise SourceError("nothing that is new could be read")
+
+
+def _tell(rejections: Rejections) -> None:
+    for line in rejections.lines():
+        typer.echo(line, err=True)
 
 
 def _now() -> datetime:

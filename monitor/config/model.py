@@ -67,9 +67,13 @@ class FilesSettings:
     """Files or globs, absolute; ``-`` is standard input."""
     where: Expression | None = None
     """Rows for which it is not true are left out."""
-    format: Literal["auto", "parquet", "csv", "jsonl"] = "auto"
+    format: Literal["auto", "parquet", "csv", "jsonl", "w3c", "common", "combined"] = "auto"
+    pattern: str | None = None
+    """Of a line, with a named group for each column; takes the place of the format."""
     delimiter: str | None = None
     """Of CSV; None: found out from the header."""
+    encoding: str | None = None
+    """Of text; None: what a byte order mark says, else UTF-8."""
     follow: bool = True
     """Files may grow and new ones appear: an unfinished last line waits."""
     poll: timedelta = timedelta(seconds=5)

@@ -48,12 +48,26 @@ class FilesSection(Section):
         description="Only rows for which this condition is true are events, for example "
         '`path != "/health"`. It is written as a `when`; the others are counted as `excluded`.',
     )
-    format: Literal["auto", "parquet", "csv", "jsonl"] = Field(
+    format: Literal["auto", "parquet", "csv", "jsonl", "w3c", "common", "combined"] = Field(
         default=_files.format,
-        description="`auto` goes by name and first bytes. `.gz`, `.zst`, `.bz2` are unpacked.",
+        description="`auto` goes by name and first bytes. `.gz`, `.zst`, `.bz2` are unpacked. "
+        "`jsonl` also reads one JSON array; `w3c` is what IIS and CloudFront write, `common` and "
+        "`combined` what Apache and nginx write.",
+    )
+    pattern: str | None = Field(
+        default=_files.pattern,
+        min_length=1,
+        description="A regular expression (RE2) that matches whole lines, instead of a format; "
+        "each named group `(?P<name>…)` is a column.",
     )
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
         default=_files.delimiter, description="Of CSV; found out from the header when left out."
+    )
+    encoding: str | None = Field(
+        default=_files.encoding,
+        min_length=1,
+        description="Of text, such as `cp1252` or `utf-16-le`; left out, what a byte order mark "
+        "says, else UTF-8.",
     )
     follow: bool = Field(
         default=_files.follow,
@@ -187,6 +201,10 @@ def _files_settings(section: FilesSection, base: Path, complaints: Complaints) -
     if any(not path for path in section.paths):
         complaints.add(("source", "paths"), "holds an empty text", "remove it")
     paths = tuple(p if p == "-" else os.path.normpath(base / p) for p in section.paths)
+    if section.encoding is not None:
+        _encoding(section.encoding, complaints)
+    if section.pattern is not None:
+        _pattern(section, section.pattern, complaints)
     values = dict(section) | {"paths": paths, "where": _where(section.where, complaints)}
     values.pop("kind")
     return FilesSettings(**values)
@@ -200,6 +218,33 @@ def _where(text: str | None, complaints: Complaints) -> Expression | None:
     except ExpressionError as error:
         complaints.add(("source", "where"), f"`{text[:200]}`: {error}")
         return None
+
+
+def _encoding(name: str, complaints: Complaints) -> None:
+    try:
+        "".encode(name)  # what is no encoding of text is refused too
+    except (LookupError, ValueError):
+        here: Location = ("source", "encoding")
+        fix = "write a name such as `cp1252`, `latin-1` or `utf-16-le`"
+        complaints.add(here, f"{name!r} is no encoding of text", fix)
+
+
+def _pattern(section: FilesSection, pattern: str, complaints: Complaints) -> None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    here: Location = ("source", "pattern")
+    if section.format != "auto":
+        complaints.add(here, "stands beside `format`", "remove one of them")
+    try:
+        found = pc.extract_regex(pa.array([], pa.string()), pattern)
+    except pa.ArrowException as error:
+        text = str(error).removeprefix("Invalid regular expression: ")
+        fix = "it is RE2: no look-around or back-reference; write `(?:…)` for groups without a name"
+        complaints.add(here, f"is no regular expression: {text}", fix)
+    else:
+        if not found.type.num_fields:
+            complaints.add(here, "names no column", "write a group: (?P<status>\\d+)")
 
 
 def _kafka_settings(section: KafkaSection, base: Path, complaints: Complaints) -> KafkaSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -11,129 +12,180 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
+from monitor.edge.streams import (
+    SNIFFED_BYTES,
+    MacLines,
+    Reading,
+    Rejoined,
+    Transcoded,
+    UnreadableError,
+    compression_of,
+    encoding_of,
+    has_mac_lines,
+    read_fully,
+)
+
 BLOCK_BYTES = 1 << 23
 """Read at once; with a log's usual lines some 50,000 rows."""
 
 MAX_RECORD_BYTES = 1 << 26
-"""A record may not be longer: something without line ends is no log."""
+"""A longer record is left out."""
 
 HEAD_BYTES = 1024
-"""Tells a file from another of the same name."""
+"""At the beginning, and before the place reached, these tell a file from any other."""
 
-_MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bz2",
-    b"\x04\x22\x4d\x18": "lz4",
-}
+_PIECES = (1 << 16, 256, 1)
+"""Sizes in which the end of a torn archive is read."""
 
 State = Mapping[str, Any]
 """How far one file has been read; JSON-able."""
 
-Cut = Callable[[bytes], int]
-"""How many of the bytes are whole records."""
-
-
-class UnreadableError(Exception):
-    """A file that cannot be read (further).
-
-    Attributes:
-        reason: the short word for `Rejected`.
-    """
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
+Cut = Callable[[bytes, bool], int]
+"""How many of the bytes are whole records; true if more bytes are at hand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole records."""
+    """Whole records; or one that is left out, because it is too long."""
 
     data: bytes
     line: int
     """Number of its first line, from 1."""
     state: State
     """Where the next block begins."""
+    too_long: bool = False
 
 
 class Log:
-    """The bytes of one log.
+    """The bytes of one log, as UTF-8.
 
     Args:
         source: a path, or an open stream that is read once, from where it is.
         waits: the last record may still be written; leave it until its line end is there.
+        encoding: of the text; None: what its byte order mark says, else UTF-8.
     """
 
-    def __init__(self, source: str | BinaryIO, waits: bool) -> None:
+    def __init__(self, source: str | BinaryIO, waits: bool, encoding: str | None = None) -> None:
         self.source = source
         self.name = source if isinstance(source, str) else "standard input"
-        self._pending = b""
-        self._head = b""
         self.compression: str | None = None
-        self._piped = None if isinstance(source, str) else source
-        magic = self.peek(8)
-        self.compression = next((kind for m, kind in _MAGIC.items() if magic.startswith(m)), None)
-        if self._piped is not None and self.compression is not None:
-            unread = _Rejoined(self._pending, self._piped)
-            self._piped = pa.CompressedInputStream(pa.PythonFile(unread, "r"), self.compression)
-            self._pending = b""
+        self.encoding: str | None = None
+        self.head_bytes = HEAD_BYTES
+        self._mac = False
+        self._tail = b""
+        self._inside = False
+        self._sniffed = b""
+        self._piped: Any = None if isinstance(source, str) else source
+        self._pending = b""
+        start = self._first(8)
+        self.compression = compression_of(start)
         self.waits = waits and isinstance(source, str) and self.compression is None
         """A compressed file is closed by its writer, and a pipe by its end."""
+        if self.compression is not None:
+            self._layer(lambda s: pa.CompressedInputStream(pa.PythonFile(s, "r"), self.compression))
+            start = self._first(8)
+        self.encoding = encoding_of(start) or _named(encoding)
+        if self.encoding is not None:
+            self._layer(lambda s: Transcoded(s, str(self.encoding), True))
+        start = self._first(SNIFFED_BYTES)
+        self._mac = has_mac_lines(start)
+        if self._mac:
+            self._layer(MacLines)
+            start = self._first(SNIFFED_BYTES)
+        self._sniffed = b"" if self._piped is not None else start
+        self.start = len(codecs.BOM_UTF8) * start.startswith(codecs.BOM_UTF8)
+        """Where the text begins, behind a byte order mark."""
 
     def peek(self, size: int) -> bytes:
-        """The first bytes, unpacked; they are read again later."""
-        if self._piped is None:
-            with _Reading(), self._stream() as stream:
-                return bytes(stream.read(size))
-        while len(self._pending) < size and b"\n" not in self._pending.lstrip():
-            with _Reading():
-                data = self._more(self._piped, size)
-            if not data:
-                break
-            self._pending += data
-        return self._pending
+        """The first bytes of the text; they are read again later."""
+        return self._first(self.start + size)[self.start :]
 
     def stopped(self, state: State) -> tuple[int, int]:
-        """Bytes and lines done in an earlier pass; zero if this is not the same file any more."""
+        """Bytes and lines done in an earlier pass; the start if it is another file by now."""
         offset, line = int(state.get("bytes", 0)), int(state.get("lines", 0))
         if not offset or self._piped is not None or not self.same(state):
-            return 0, 0
-        if self.compression is None and os.path.getsize(self.name) < offset:
-            return 0, 0  # cut short and written anew
+            return self.start, 0
+        if self._seekable and os.path.getsize(self.name) < offset:
+            return self.start, 0  # cut short and written anew
+        self._inside = bool(state.get("inside"))
         return offset, line
 
     def same(self, state: State) -> bool:
-        """True if `state` is about this very file, under whatever name."""
-        size, digest = state.get("head") or (0, "")
-        return bool(size) and _digest(self.peek(int(size))) == digest
+        """True if `state` is about this very file, under whatever name.
 
-    def blocks(self, offset: int, lines: int, cut: Cut) -> Iterator[Block]:
+        It must begin as that one did, and go on so up to the place reached: many logs share a
+        long header.
+        """
+        size, digest = state.get("head") or (0, "")
+        if not size or _digest(self._first(int(size))) != digest:
+            return False
+        if "tail" not in state:
+            return True  # written by an older version
+        length, digest = state["tail"]
+        try:
+            with Reading():
+                stream = self._stream()
+                try:
+                    self._skip(stream, int(state["bytes"]) - int(length))
+                    return bool(_digest(read_fully(stream, int(length))) == digest)
+                finally:
+                    stream.close()
+        except UnreadableError as error:
+            if error.passing:
+                raise
+            return False
+
+    def blocks(self, offset: int, lines: int, cut: Cut, size: int | None = None) -> Iterator[Block]:
         """Whole records behind `offset`; `lines` lines lie before it.
 
+        Args:
+            size: bytes to read at once; `BLOCK_BYTES` if left out.
+
         Raises:
-            UnreadableError: the file is broken, or no log.
+            UnreadableError: the file is broken; what stands before that was handed over.
         """
-        stream = self._piped or self._stream()
-        if offset and self._piped is None:
-            self._skip(stream, offset)
+        with Reading():
+            stream = self._piped if self._piped is not None else self._stream()
         rest = b"" if self._piped is None else self._pending[offset:]
         self._pending = b""
+        skipping, self._inside = self._inside, False
+        torn: UnreadableError | None = None
         try:
+            if self._piped is None:
+                with Reading():
+                    self._skip(stream, offset)
             while True:
-                with _Reading():
-                    data = self._more(stream, BLOCK_BYTES)
+                try:
+                    with Reading():
+                        data = self._more(stream, size or BLOCK_BYTES)
+                except UnreadableError as error:
+                    torn, data = error, self._salvaged(offset + len(rest))
+                more = bool(data) and torn is None
+                if skipping:
+                    end = data.find(b"\n") + 1
+                    skipping = not end
+                    offset, lines, data = (
+                        offset + (end or len(data)),
+                        lines + bool(end),
+                        (data[end:] if end else b""),
+                    )
                 rest += data
-                end = len(rest) if not data and not self.waits else cut(rest)
+                final = not more and torn is None and not self.waits
+                end = len(rest) if final else cut(rest, more)
                 if end:
                     block, rest = rest[:end], rest[end:]
                     offset += end
                     first, lines = lines + 1, lines + block.count(b"\n")
+                    self._tail = (self._tail + block[-HEAD_BYTES:])[-HEAD_BYTES:]
                     yield Block(block, first, self._state(offset, lines))
                 elif len(rest) > MAX_RECORD_BYTES:
-                    detail = f"line {lines + 1} is longer than {MAX_RECORD_BYTES >> 20} MiB: no log"
-                    raise UnreadableError("no_lines", detail)
-                if not data:
+                    offset += len(rest)
+                    self._tail, rest, skipping = rest[-HEAD_BYTES:], b"", True
+                    state = self._state(offset, lines)
+                    yield Block(b"", lines + 1, state | {"inside": True} if state else {}, True)
+                if torn is not None:
+                    raise torn
+                if not more:
                     break
         finally:
             if stream is not self._piped:
@@ -142,65 +194,96 @@ class Log:
     def _state(self, offset: int, lines: int) -> dict[str, Any]:
         if self._piped is not None:
             return {}
-        if len(self._head) < min(offset, HEAD_BYTES):
-            self._head = self.peek(min(offset, HEAD_BYTES))
-        return {"bytes": offset, "lines": lines, "head": [len(self._head), _digest(self._head)]}
+        head = self._first(min(offset, self.head_bytes))
+        tail = self._tail
+        return {
+            "bytes": offset,
+            "lines": lines,
+            "head": [len(head), _digest(head)],
+            "tail": [len(tail), _digest(tail)],
+        }
+
+    @property
+    def _seekable(self) -> bool:
+        return self.compression is None and self.encoding is None
+
+    def _first(self, size: int) -> bytes:
+        """The first bytes, whatever they are."""
+        if self._piped is None:
+            if size <= len(self._sniffed):
+                return self._sniffed[:size]
+            try:
+                with Reading():
+                    stream = self._stream()
+                    try:
+                        return read_fully(stream, size)
+                    finally:
+                        stream.close()
+            except UnreadableError as error:
+                # A torn archive is told of where it ends.
+                if error.passing or not (found := self._salvaged(0)):
+                    raise
+                return found[:size]
+        while len(self._pending) < size and b"\n" not in self._pending.lstrip():
+            with Reading():
+                data = self._more(self._piped, size)
+            if not data:
+                break
+            self._pending += data
+        return self._pending
+
+    def _layer(self, layer: Callable[[Any], Any]) -> None:
+        """Unpack or transcode a pipe, of which some was read already; files are opened so."""
+        if self._piped is not None:
+            self._piped = layer(Rejoined(self._pending, self._piped))
+            self._pending = b""
 
     def _stream(self) -> Any:
         if self.compression is None:
-            return open(self.name, "rb", buffering=0)
-        return pa.CompressedInputStream(pa.OSFile(self.name), self.compression)
+            stream: Any = open(self.name, "rb", buffering=0)  # noqa: SIM115
+        else:
+            stream = pa.CompressedInputStream(pa.OSFile(self.name), self.compression)
+        if self.encoding is not None:
+            stream = Transcoded(stream, self.encoding, not self.waits)
+        return MacLines(stream) if self._mac else stream
 
     def _more(self, stream: Any, size: int) -> bytes:
         """Some bytes; of a pipe what is there now, so that rows do not wait for others."""
         at_hand = getattr(stream, "read1", None) if self._piped is not None else None
         return bytes((at_hand or stream.read)(size))
 
+    def _salvaged(self, offset: int) -> bytes:
+        """What a torn archive still holds behind `offset`."""
+        found = b""
+        if self.compression is None or self._piped is not None:
+            return found
+        for piece in _PIECES:
+            stream = self._stream()
+            try:
+                self._skip(stream, offset + len(found))
+                while data := bytes(stream.read(piece)):
+                    found += data
+            except (OSError, EOFError, pa.ArrowException):
+                continue
+            finally:
+                stream.close()
+        return found
+
     def _skip(self, stream: Any, offset: int) -> None:
-        if self.compression is None:
+        if self._seekable:
             stream.seek(offset)
             return
-        with _Reading():
-            while offset:
-                skipped = len(stream.read(min(offset, BLOCK_BYTES)))
-                if not skipped:
-                    return
-                offset -= skipped
+        while offset > 0:
+            skipped = len(stream.read(min(offset, BLOCK_BYTES)))
+            if not skipped:
+                return
+            offset -= skipped
 
 
-class _Reading:
-    """Turns what can go wrong while reading into `UnreadableError`."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError | EOFError | pa.ArrowException):
-            text = str(error).split("\n")[0][:200]
-            reason = "truncated" if "runcated" in text else "broken_file"
-            raise UnreadableError(reason, f"cannot be read further: {text}") from None
-
-
-class _Rejoined:
-    """A stream whose first bytes were already taken."""
-
-    closed = False
-
-    def __init__(self, first: bytes, stream: Any) -> None:
-        self.first = first
-        self.stream = stream
-
-    def read(self, size: int = -1) -> bytes:
-        if self.first:
-            taken, self.first = self.first[:size], self.first[size:] if size >= 0 else b""
-            return taken
-        return bytes(self.stream.read(size))
-
-    def readable(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        self.closed = True
+def _named(encoding: str | None) -> str | None:
+    """The name of an encoding that is not UTF-8."""
+    name = codecs.lookup(encoding).name if encoding else "utf-8"
+    return None if name in ("utf-8", "utf-8-sig", "ascii") else name
 
 
 def _digest(data: bytes) -> str:
@@ -212,6 +295,6 @@ def filled_lines(data: bytes) -> np.ndarray:
     return np.array([i for i, line in enumerate(data.split(b"\n")) if line.strip()], np.int64)
 
 
-def whole_lines(data: bytes) -> int:
+def whole_lines(data: bytes, more: bool = False) -> int:
     """The `Cut` of formats whose records are lines."""
     return data.rfind(b"\n") + 1

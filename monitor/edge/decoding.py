@@ -152,6 +152,16 @@ class Decoder:
             events = events.take(~complaints.bad)
         return events, complaints.told()
 
+    def times(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Event times of `rows`, (n,) datetime64[us], of those that have one.
+
+        Raises:
+            SourceError: see `decode`.
+        """
+        complaints = Complaints(rows.num_rows, str)
+        at = event_times(rows, self.time, complaints)
+        return at[~complaints.bad]
+
     def decode_all(self, rows: pa.RecordBatch, locate: Locate) -> tuple[Events, Complaints]:
         """One event a row, those that cannot be used among them, and which these are.
 

@@ -1,27 +1,39 @@
-"""Logs in files: Parquet, CSV and JSON lines, whole or growing."""
+"""Logs in files: Parquet, CSV, JSON and lines of other kinds, whole or growing."""
 
 from __future__ import annotations
 
 import glob
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import BinaryIO
+
+import numpy as np
 
 from monitor.config import Config, FilesSettings
 from monitor.config.problems import did_you_mean
-from monitor.domain import Batch, Rejected
-from monitor.edge.blocks import Log, State, UnreadableError
+from monitor.domain import Batch, Rejected, datetime64
+from monitor.edge.blocks import State
 from monitor.edge.decoding import Decoder
+from monitor.edge.merging import File, Merging, Piece
 from monitor.edge.opening import open_reader
-from monitor.edge.readers import Reader
-from monitor.edge.source import SourceError, SourceStatus
+from monitor.edge.readers import DuplicateColumnError, Reader
+from monitor.edge.rotation import follow_rotated
+from monitor.edge.source import SourceAwayError, SourceError, SourceStatus
+from monitor.edge.streams import UnreadableError
 from monitor.vocabulary import Vocabulary
 
 STDIN = "-"
 
 MAX_VANISHED = 1000
 """Files that are no longer there, but whose positions are kept."""
+
+MAX_READERS = 64
+"""Files that were looked into and are kept so until it is their turn."""
+
+PROBED_BYTES = 1 << 16
+"""Read to learn when a log begins."""
 
 Mark = list[int] | None
 
@@ -39,6 +51,7 @@ class FileSource:
         follow: files may still grow, so an unfinished last line waits for its end; None takes
             `config.source.follow`. A replay says False.
         stdin: what ``-`` reads.
+        now: the clock; rows far in the future say nothing about how far a log has come.
     """
 
     def __init__(
@@ -49,6 +62,7 @@ class FileSource:
         *,
         follow: bool | None = None,
         stdin: BinaryIO | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         # A configuration for a stream replays files too.
         stream = FilesSettings(max_rejected_ratio=config.source.max_rejected_ratio)
@@ -57,13 +71,14 @@ class FileSource:
         self.follow = self.settings.follow if follow is None else follow
         self.stdin = stdin
         self.decoder = Decoder(config, vocabulary)
+        self._now, self._max_future = now, config.settings.window.max_future
         self._finished: dict[str, tuple[Mark, State]] = {}
         self.optional_columns = {
             column for column, attribute in self.decoder.attributes if attribute.is_code
         } | {column for outcome in config.outcomes for column in outcome.when.columns}
 
     def files(self) -> list[str]:
-        """The files there are now, in the order they are read: by name.
+        """The files there are now, by name.
 
         Raises:
             SourceError: no path is configured, or nothing is there and nothing is awaited.
@@ -84,17 +99,44 @@ class FileSource:
         return list(found)
 
     def batches(self, after: Mapping[str, object] | None = None) -> Iterator[Batch]:
-        """See `monitor.edge.source.Source`. Files are read one after the other, by name."""
+        """See `monitor.edge.source.Source`. What is new in several files is merged by time."""
         given = (after or {}).get("files", {})
         states: dict[str, State] = dict(given) if isinstance(given, dict) else {}
-        news = [path for path in self.files() if self._has_news(path, states.get(path, {}))]
-        opened = [(path, *self._open(path)) for path in news]
-        states |= _renamed(opened, states)
-        _forget_the_oldest(states)
+        listed = self.files()
+        moved = [p for p, s in states.items() if s.get("moved") and os.path.exists(p)]
+        paths = list(dict.fromkeys([*listed, *moved]))
+        news = [path for path in paths if self._has_news(path, states.get(path, {}))]
+        files = [self._opened(path) for path in news]
+        found = follow_rotated(files, states, self.settings.encoding)
+        if found.replaced:
+            yield Batch(self.decoder.nothing(), {"files": dict(states)}, found.replaced)
+        files += [self._opened(path) for path in found.elsewhere]
+        for file in files:
+            file.identity = {k: v for k, v in states.get(file.path, {}).items() if k == "moved"}
+        _forget_the_oldest(states, paths)
+        if len(files) > MAX_READERS:
+            for file in files:
+                file.reader = None  # all together they would fill the memory
         tally = _Tally(self.settings.max_rejected_ratio)
-        for path, mark, reader in opened:
-            yield from self._read(path, mark, reader, states, tally)
-        tally.check()
+        away: list[str] = []
+        latest = datetime64(self._now() + self._max_future)
+        try:
+            for file, piece, reached in Merging(files, self, states, latest).pieces():
+                if piece.passing:
+                    away += [f"{one.where}: {one.detail}" for one in piece.rejected]
+                    continue
+                states[file.path] = {**piece.state, **file.identity}
+                position = {"files": dict(states)}
+                yield Batch(piece.events, position, piece.rejected, reached, file.path)
+                tally.add(len(piece.events), piece.rejected)
+                tally.check()
+            tally.check()
+        finally:
+            for file in files:
+                if file.done:
+                    self._finished[file.path] = (file.mark, states.get(file.path, {}))
+        if away:
+            raise SourceAwayError("\n".join(f"{line}; it is tried again" for line in away))
 
     def status(self) -> SourceStatus:
         """A pass reads all there is, so silence is silence."""
@@ -111,16 +153,23 @@ class FileSource:
         # transaction the daemon comes back with an older position.
         return mark != state.get("seen") and self._finished.get(path) != (mark, state)
 
-    def _open(self, path: str) -> tuple[Mark, Reader | UnreadableError]:
-        """The reader of a file, its columns checked; or why it has none."""
-        mark = _fingerprint(path)
+    def _opened(self, path: str) -> File:
+        """A file that was looked into, its columns checked."""
+        file = File(path, _fingerprint(path))
         try:
-            source = (self.stdin or sys.stdin.buffer) if path == STDIN else path
-            reader = open_reader(source, self.settings, self.decoder.required, self.follow)
-            self._check_columns(path, reader)
+            file.reader = self._reader(path)
+            self._check_columns(path, file.reader)
+        except DuplicateColumnError as error:
+            if not self.follow:
+                raise SourceError(f"{path}: {error}") from None
+            file.trouble = error
         except UnreadableError as error:
-            return mark, error
-        return mark, reader
+            file.trouble = error
+        return file
+
+    def _reader(self, path: str) -> Reader:
+        source = (self.stdin or sys.stdin.buffer) if path == STDIN else path
+        return open_reader(source, self.settings, self.decoder.required, self.follow)
 
     def _check_columns(self, path: str, reader: Reader) -> None:
         """Every column that is needed must be there, before a single row is read."""
@@ -137,63 +186,54 @@ class FileSource:
         if missing:
             raise SourceError("\n".join(f"{path}: {line}" for line in missing))
 
-    def _read(
-        self,
-        path: str,
-        mark: Mark,
-        reader: Reader | UnreadableError,
-        states: dict[str, State],
-        tally: _Tally,
-    ) -> Iterator[Batch]:
+    def begins(self, file: File, state: State) -> np.datetime64 | None:
+        """Event time of the first rows behind `state`; None if they have none."""
         try:
-            if isinstance(reader, UnreadableError):
-                raise reader
-            for chunk in reader.chunks(states.get(path, {})):
-                states[path] = chunk.state
-                try:
-                    events, rejected = self.decoder.decode(chunk.rows, chunk.locate)
-                except SourceError as error:
-                    raise SourceError(f"{path}: {error}") from None
-                rejected = chunk.rejected + rejected
-                yield Batch(events, {"files": dict(states)}, rejected)
-                tally.add(len(events), rejected)
-                tally.check()
+            reader = file.reader or self._reader(file.path)
+            chunk = next(reader.chunks(state, PROBED_BYTES), None)
+        except UnreadableError:
+            return None  # told when it is read
+        if chunk is None or not len(chunk.rows):
+            return None
+        try:
+            times = self.decoder.times(chunk.rows)
+        except SourceError as error:
+            raise SourceError(f"{file.path}: {error}") from None
+        return times.min() if len(times) else None
+
+    def read(self, file: File, state: State) -> Iterator[Piece]:
+        """What stands behind `state`; trouble is the last piece."""
+        try:
+            if file.trouble is not None:
+                raise file.trouble
+            reader = file.reader or self._reader(file.path)
+            for chunk in reader.chunks(state):
+                state = chunk.state
+                events = self.decoder.nothing()
+                rejected: tuple[Rejected, ...] = ()
+                if len(chunk.rows):
+                    try:
+                        events, rejected = self.decoder.decode(chunk.rows, chunk.locate)
+                    except SourceError as error:
+                        raise SourceError(f"{file.path}: {error}") from None
+                yield Piece(events, chunk.rejected + rejected, state)
         except UnreadableError as error:
-            states[path] = {**states.get(path, {}), "seen": mark}
-            rejected = (Rejected(error.reason, path, str(error)),)
-            yield Batch(self.decoder.nothing(), {"files": dict(states)}, rejected)
-        self._finished[path] = (mark, states.get(path, {}))
+            told = (Rejected(error.reason, file.path, str(error)),)
+            passing = error.passing and error.reason != "vanished"
+            if not error.passing:
+                state = {**state, "seen": file.mark}
+            yield Piece(self.decoder.nothing(), told, state, passing)
 
 
-def _renamed(
-    opened: Sequence[tuple[str, Mark, Reader | UnreadableError]], states: Mapping[str, State]
-) -> dict[str, State]:
-    """States of files that are known under another name: a rotated log is not read twice."""
-    found: dict[str, State] = {}
-    for path, _, reader in opened:
-        if path in states or isinstance(reader, UnreadableError) or reader.log is None:
-            continue
-        for old, state in states.items():
-            if reader.log.same(state) and not _is_still(old, state):
-                found[path] = state
-    return found
-
-
-def _forget_the_oldest(states: dict[str, State]) -> None:
+def _forget_the_oldest(states: dict[str, State], listed: Sequence[str]) -> None:
     """Drop files long gone: positions are stored with every batch and must not grow for ever.
 
     A file that has only just vanished may come back, when its disk does, or under another name.
     """
-    gone = [path for path in states if not os.path.exists(path)]
+    there = set(listed)
+    gone = [path for path in states if path not in there]
     for path in gone[: -MAX_VANISHED or None]:
         del states[path]
-
-
-def _is_still(path: str, state: State) -> bool:
-    try:
-        return os.path.isfile(path) and Log(path, waits=True).same(state)
-    except UnreadableError:
-        return False
 
 
 class _Tally:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -15,11 +16,10 @@ from monitor.edge.blocks import (
     Block,
     Log,
     State,
-    UnreadableError,
     filled_lines,
     whole_lines,
 )
-from monitor.edge.readers import Chunk, Rejects
+from monitor.edge.readers import Chunk, Rejects, left_out
 
 SAMPLE_BYTES = 1 << 20
 """Read ahead to learn the columns and their types."""
@@ -28,6 +28,16 @@ MAX_DOTS = 4
 """In a name whose dots may be part of keys in every way; beyond, all of them or none are."""
 
 _INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """JSON values, one a line."""
+
+    data: bytes
+    state: State
+    number: Callable[[int], int]
+    """Line of `data`, from 0 → line of the log, from 1."""
 
 
 class JsonLinesReader:
@@ -41,34 +51,50 @@ class JsonLinesReader:
     def __init__(self, log: Log, needed: Collection[str]) -> None:
         self.log = log
         self.needed = tuple(sorted(needed))
-        sample = [object_of(line) for line in log.peek(SAMPLE_BYTES).split(b"\n")[:1000]]
-        self.sample: list[dict[str, Any]] = [row for row in sample if isinstance(row, dict)]
+        self.body, self.body_line = log.start, 0
+        sample = [object_of(text) for text in self._sampled(log.peek(SAMPLE_BYTES))]
+        rows: list[dict[str, Any]] = [row for row in sample if isinstance(row, dict)]
+        self.names = {name for row in rows for name in _names(row)}
         self.types: dict[str, pa.DataType | None] = {
-            name: _type_of([field_of(row, name) for row in self.sample]) for name in self.needed
+            name: _type_of([field_of(row, name) for row in rows]) for name in self.needed
         }
 
     def columns(self) -> set[str] | None:
         """The fields of the first lines."""
-        if self.log.peek(8).lstrip().startswith(b"["):
-            detail = "is one JSON array; write one object a line, for example with `jq -c '.[]'`"
-            raise UnreadableError("not_json_lines", detail)
-        return {name for row in self.sample for name in _names(row)} if self.sample else None
+        return self.names or None
 
     def optional(self) -> bool:
         """A line may leave out a field."""
         return True
 
-    def chunks(self, state: State) -> Iterator[Chunk]:
+    def chunks(self, state: State, size: int | None = None) -> Iterator[Chunk]:
         """See `Reader`."""
-        for block in self.log.blocks(*self.log.stopped(state), self._whole):
-            yield self._sound(block) or self._taken_apart(block)
+        offset, lines = self.log.stopped(state)
+        if offset < self.body:
+            offset, lines = self.body, self.body_line
+        for block in self.log.blocks(offset, lines, self._whole, size):
+            if block.too_long:
+                yield left_out(self.log.name, block, self.needed)
+                continue
+            texts = self._texts(block)
+            yield self._sound(texts) or self._taken_apart(texts)
 
-    def _whole(self, data: bytes) -> int:
+    def _sampled(self, start: bytes) -> list[bytes]:
+        """The first objects, to learn from."""
+        return start.split(b"\n")[:1000]
+
+    def _texts(self, block: Block) -> Texts:
+        """The objects of a block, one a line, and where they stand."""
+        return Texts(block.data, block.state, lambda line: block.line + line)
+
+    def _whole(self, data: bytes, more: bool) -> int:
         """Whole lines; a last line without its end counts if it is a whole object already."""
         end = whole_lines(data)
-        return len(data) if end < len(data) and isinstance(object_of(data[end:]), dict) else end
+        if more or end == len(data):
+            return end
+        return len(data) if isinstance(object_of(data[end:]), dict) else end
 
-    def _sound(self, block: Block) -> Chunk | None:
+    def _sound(self, block: Texts) -> Chunk | None:
         """All lines at once; None if any of them has something wrong with it."""
         schema = self._schema()
         if schema is None:
@@ -91,7 +117,7 @@ class JsonLinesReader:
         batch = rows[0] if rows else pa.RecordBatch.from_pylist([], schema)
 
         def locate(row: int) -> str:
-            return f"{self.log.name}:{block.line + int(filled_lines(block.data)[row])}"
+            return f"{self.log.name}:{block.number(int(filled_lines(block.data)[row]))}"
 
         columns = {name: self._joined(batch, name) for name in self.needed}
         return Chunk(pa.RecordBatch.from_pydict(columns), locate, block.state)
@@ -123,13 +149,14 @@ class JsonLinesReader:
                 place[last] = kind
         return pa.schema(_struct(tree))
 
-    def _taken_apart(self, block: Block) -> Chunk:
+    def _taken_apart(self, block: Texts) -> Chunk:
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
         tally = Rejects()
-        for number, line in enumerate(block.data.split(b"\n"), block.line):
+        for place, line in enumerate(block.data.split(b"\n")):
             if not line.strip():
                 continue
+            number = block.number(place)
             row = object_of(line)
             if isinstance(row, dict):
                 nested = [n for n in self.needed if isinstance(field_of(row, n), dict | list)]

@@ -8,11 +8,15 @@ from pathlib import PurePath
 from typing import BinaryIO
 
 from monitor.config import FilesSettings
-from monitor.edge.blocks import Log, State, UnreadableError
+from monitor.edge.blocks import Log, State
 from monitor.edge.csv_files import CsvReader
 from monitor.edge.json_lines import JsonLinesReader
+from monitor.edge.json_text import JsonTextReader, is_json_text
+from monitor.edge.line_patterns import PATTERNS, PatternReader, web_format, whole_line
 from monitor.edge.parquet import ParquetReader
 from monitor.edge.readers import Chunk, Reader
+from monitor.edge.streams import SNIFFED_BYTES, UnreadableError
+from monitor.edge.w3c import W3cReader, is_w3c
 
 _FORMATS = {
     ".parquet": "parquet",
@@ -25,6 +29,8 @@ _FORMATS = {
 }
 _PACKED = {".gz", ".zst", ".zstd", ".bz2", ".lz4"}
 _PARQUET_MAGIC = b"PAR1"
+_LINES_TRIED = 3
+"""One of these is JSON if the log is: a service may begin with a line of its own."""
 
 
 def open_reader(
@@ -40,10 +46,9 @@ def open_reader(
     Raises:
         UnreadableError: it is broken, or empty and nothing will come.
     """
-    log = Log(source, waits=follow)
-    start = log.peek(64)
-    named = isinstance(source, str) and _by_name(source)
-    kind = settings.format if settings.format != "auto" else named or _by_content(start)
+    log = Log(source, follow, settings.encoding)
+    start = log.peek(SNIFFED_BYTES)
+    kind = settings.format if settings.format != "auto" else _found_out(source, start, settings)
     if not start and (kind == "parquet" or not log.waits):
         raise UnreadableError(
             "empty_file", "is empty; if it is still being written, move it in when it is complete"
@@ -55,12 +60,25 @@ def open_reader(
         whole = source if isinstance(source, str) else io.BytesIO(start + source.read())
         return ParquetReader(log.name, whole, needed)
     if not start:
-        return NothingYet()
+        return NothingYet(log)
     if start.startswith(_PARQUET_MAGIC):
         raise UnreadableError("wrong_format", f'is Parquet, not {kind}; set format = "parquet"')
     if kind == "jsonl":
-        return JsonLinesReader(log, needed)
+        return (JsonTextReader if is_json_text(start) else JsonLinesReader)(log, needed)
+    if kind == "pattern":
+        return PatternReader(log, needed, whole_line(settings.pattern or ""))
+    if kind in PATTERNS:
+        return PatternReader(log, needed, PATTERNS[kind], web=True)
+    if kind == "w3c" or is_w3c(start):
+        return W3cReader(log, needed, settings.delimiter)
     return CsvReader(log, needed, settings.delimiter)
+
+
+def _found_out(source: str | BinaryIO, start: bytes, settings: FilesSettings) -> str:
+    if settings.pattern is not None:
+        return "pattern"
+    named = _by_name(source) if isinstance(source, str) else None
+    return named or _by_content(start)
 
 
 def _by_name(path: str) -> str | None:
@@ -73,13 +91,18 @@ def _by_name(path: str) -> str | None:
 def _by_content(start: bytes) -> str:
     if start.startswith(_PARQUET_MAGIC):
         return "parquet"
-    return "jsonl" if start.lstrip().startswith((b"{", b"[")) else "csv"
+    if is_json_text(start) or any(
+        line.lstrip().startswith(b"{") for line in start.split(b"\n")[:_LINES_TRIED]
+    ):
+        return "jsonl"
+    return web_format(start) or "csv"
 
 
 class NothingYet:
     """A log that was created and not written to."""
 
-    log = None
+    def __init__(self, log: Log) -> None:
+        self.log = log
 
     def columns(self) -> None:
         """Unknown."""
@@ -88,6 +111,6 @@ class NothingYet:
         """Nothing is asked of it."""
         return True
 
-    def chunks(self, state: State) -> Iterator[Chunk]:
+    def chunks(self, state: State, size: int | None = None) -> Iterator[Chunk]:
         """None."""
         return iter(())

@@ -9,8 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from monitor.edge.blocks import State, UnreadableError
-from monitor.edge.readers import BATCH_ROWS, Chunk, field_names, flat
+from monitor.edge.blocks import State
+from monitor.edge.readers import BATCH_ROWS, Chunk, flat, listed_names, once_each
+from monitor.edge.streams import UnreadableError, unreadable
+
+ROW_BYTES = 64
+"""Taken for the size of a row where chunks are asked for in bytes."""
 
 
 class ParquetReader:
@@ -31,22 +35,27 @@ class ParquetReader:
         try:
             self.schema = pq.read_schema(source)
         except (pa.ArrowException, OSError, EOFError) as error:
+            found = unreadable(error)
+            if found.passing:
+                raise found from None
             raise UnreadableError(
                 "broken_file",
                 f"no complete Parquet file ({_first_line(error)}); write it elsewhere and move it "
                 "in when it is complete",
             ) from None
+        once_each(listed_names(self.schema), self.needed)
 
     def columns(self) -> set[str]:
         """The columns of its schema."""
-        return field_names(self.schema)
+        return set(listed_names(self.schema))
 
     def optional(self) -> bool:
         """Parquet's columns are there or they are not."""
         return False
 
-    def chunks(self, state: State) -> Iterator[Chunk]:
+    def chunks(self, state: State, size: int | None = None) -> Iterator[Chunk]:
         """Row groups behind `state`, cut to bounded batches."""
+        rows_at_once = BATCH_ROWS if size is None else max(size // ROW_BYTES, 1)
         done = int(state.get("rows", 0))
         words = [
             field.name
@@ -58,8 +67,8 @@ class ParquetReader:
             # Text stays in the file's own dictionary: only distinct values are ever decoded.
             with pq.ParquetFile(self.source, read_dictionary=words) as file:
                 groups, reached = _groups_behind(file, done)
-                batches = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=self.needed)
-                for batch in _joined(batches):
+                batches = file.iter_batches(rows_at_once, row_groups=groups, columns=self.needed)
+                for batch in batches if size else _joined(batches):
                     first, reached = reached, reached + batch.num_rows
                     if reached <= done:
                         continue
@@ -69,6 +78,9 @@ class ParquetReader:
                     _check_indices(rows)
                     yield Chunk(rows, self._locator(first), {"rows": reached})
         except (pa.ArrowException, OSError) as error:
+            found = unreadable(error)
+            if found.passing:
+                raise found from None
             raise UnreadableError(
                 "broken_file", f"breaks off behind row {reached}: {_first_line(error)}"
             ) from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.domain import Rejected
-from monitor.edge.blocks import Log, State
+from monitor.edge.blocks import MAX_RECORD_BYTES, Block, Log, State
 from monitor.edge.decoding import LISTED, Locate
+from monitor.edge.streams import UnreadableError
 
 BATCH_ROWS = 1 << 17
 """Rows held at once."""
@@ -51,13 +52,43 @@ class Rejects:
         return (*self._listed, *self._rest.values())
 
 
-def field_names(kind: pa.Schema | pa.StructType, prefix: str = "") -> set[str]:
-    """All fields, and the fields within fields by their dotted names."""
-    names = set()
+def no_rows(needed: Iterable[str]) -> pa.RecordBatch:
+    """Rows without rows, in the right shape."""
+    return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in needed})
+
+
+def left_out(name: str, block: Block, needed: Iterable[str]) -> Chunk:
+    """The chunk of a block that is too long."""
+    detail = f"line is longer than {MAX_RECORD_BYTES >> 20} MiB and was left out; break it up"
+    told = Rejected("too_long", f"{name}:{block.line}", detail)
+    return Chunk(no_rows(needed), str, block.state, (told,))
+
+
+class DuplicateColumnError(UnreadableError):
+    """A needed column is there twice: nobody can know which is meant."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("duplicate_column", f"column `{name}` is there twice; rename one")
+
+
+def once_each(present: Sequence[str], needed: Iterable[str]) -> None:
+    """Every needed column may be there once.
+
+    Raises:
+        DuplicateColumnError: one is not.
+    """
+    for name in needed:
+        if present.count(name) > 1:
+            raise DuplicateColumnError(name)
+
+
+def listed_names(kind: pa.Schema | pa.StructType, prefix: str = "") -> list[str]:
+    """All fields, those within fields by their dotted names, as often as they are there."""
+    names = []
     for field in kind:
-        names.add(prefix + field.name)
+        names.append(prefix + field.name)
         if pa.types.is_struct(field.type):
-            names |= field_names(field.type, f"{prefix}{field.name}.")
+            names += listed_names(field.type, f"{prefix}{field.name}.")
     return names
 
 
@@ -100,8 +131,11 @@ class Reader(Protocol):
         """True when a row may leave out a column that others have, as in JSON."""
         ...
 
-    def chunks(self, state: State) -> Iterator[Chunk]:
+    def chunks(self, state: State, size: int | None = None) -> Iterator[Chunk]:
         """The rows behind `state`.
+
+        Args:
+            size: bytes, roughly, of the chunks; a fit size if left out.
 
         Raises:
             UnreadableError: it breaks off.

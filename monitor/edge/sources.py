@@ -24,7 +24,7 @@ def open_source(config: Config, vocabulary: Vocabulary, now: Callable[[], dateti
         from monitor.edge.kafka import KafkaSource
 
         return KafkaSource(config, vocabulary, now)
-    return FileSource(config, vocabulary)
+    return FileSource(config, vocabulary, now=now)
 
 
 def prepare_process(config: Config) -> None:

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from monitor.config import FilesSettings
 from monitor.config.problems import did_you_mean
-from monitor.edge.blocks import UnreadableError
 from monitor.edge.opening import open_reader
 from monitor.edge.readers import Chunk
 from monitor.edge.source import SourceError
+from monitor.edge.streams import UnreadableError
 from monitor.localization import Labels
 
 STDIN = "-"

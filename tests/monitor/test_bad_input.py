@@ -276,16 +276,14 @@ def test_a_torn_archive_gives_what_it_has_and_goes_on_when_whole(
 def test_files_that_are_not_what_they_say(tmp_path: Path) -> None:
     parquet(tmp_path / "log.jsonl", status=[200])
     (tmp_path / "log.parquet").write_text("at,region,status\n")
-    (tmp_path / "log_array.json").write_text(json.dumps([{"at": 1}] * 3))
     (tmp_path / "log_packed.csv.gz").write_bytes(b"\x1f\x8b" + b"no gzip after all" * 9)
     said = {Path(r.where).name: (r.reason, r.detail) for r in Told(config(tmp_path)).rejected}
     assert said["log.jsonl"][0] == "wrong_format"
     assert said["log.parquet"][0] == "broken_file"
-    assert "write one object a line" in said["log_array.json"][1]
     assert said["log_packed.csv.gz"][0] == "broken_file"
 
 
-def test_something_without_line_ends_is_no_log(
+def test_something_without_line_ends_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 10)
@@ -293,8 +291,7 @@ def test_something_without_line_ends_is_no_log(
     with (tmp_path / "log.csv").open("w") as file:
         file.write("at,region,status\n" + "x" * 20_000)
     (rejected,) = Told(config(tmp_path), follow=True).rejected
-    assert rejected.reason == "no_lines"
-    assert "line 2 is longer than" in rejected.detail
+    assert (rejected.reason, rejected.where) == ("too_long", f"{tmp_path / 'log.csv'}:2")
 
 
 # Rows

@@ -1,0 +1,106 @@
+"""Logs that are renamed, moved or emptied between two looks: what was read of them is known again
+by its bytes, so nothing is read twice, and what was written in between is looked for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from monitor.domain import Rejected
+from monitor.edge.blocks import Log, State
+from monitor.edge.merging import File
+from monitor.edge.streams import UnreadableError
+
+MAX_MOVED = 10
+"""Rotated files outside of `source.paths` that are still watched: a service may write to the old
+file for a while."""
+
+
+MAX_LOOKED_INTO = 50
+"""Files of a folder that are tried, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """What became of logs."""
+
+    elsewhere: tuple[str, ...]
+    """Files beside `source.paths` in which a log goes on."""
+    replaced: tuple[Rejected, ...]
+    """Logs that were found nowhere; their end may be lost."""
+
+
+def follow_rotated(
+    files: Sequence[File], states: dict[str, State], encoding: str | None
+) -> Rotated:
+    """Move states to where their files are now.
+
+    Args:
+        files: those with news, looked into.
+        states: by path; changed.
+        encoding: of the files.
+    """
+    changed = [f.path for f in files if "bytes" in states.get(f.path, {}) and not _is(f, states)]
+    vanished = [path for path in states if not os.path.exists(path)]
+    known = {path: states[path] for path in [*changed, *vanished]}
+    placed: set[str] = set()
+    for file in files:
+        if file.path in states:
+            continue
+        for old, state in known.items():
+            if file.reader is not None and file.reader.log and file.reader.log.same(state):
+                states[file.path] = {k: v for k, v in state.items() if k != "seen"}
+                placed.add(old)
+                break
+    elsewhere = []
+    replaced = []
+    others = {file.path for file in files} | set(states)
+    for old in changed:
+        state = states.pop(old)
+        if old in placed:
+            continue
+        found = next(
+            (path for path in _beside(old) if path not in others and _holds(path, state, encoding)),
+            None,
+        )
+        if found is not None:
+            states[found] = {**state, "moved": True}
+            elsewhere.append(found)
+            continue
+        detail = (
+            f"is another file now, or was emptied, and what was read of it ({state['bytes']} "
+            "bytes) is nowhere beside it: what was written behind that is lost; let it be renamed "
+            "in its folder, or name the rotated files in `source.paths` too"
+        )
+        replaced.append(Rejected("replaced", old, detail))
+    moved = [path for path, state in states.items() if state.get("moved")]
+    for path in moved[:-MAX_MOVED]:
+        del states[path]
+    return Rotated(tuple(elsewhere), tuple(replaced))
+
+
+def _is(file: File, states: dict[str, State]) -> bool:
+    """The file that was read under this path; what cannot be opened may be it."""
+    if file.reader is None or file.reader.log is None:
+        return True
+    return file.reader.log.same(states[file.path])
+
+
+def _beside(path: str) -> list[str]:
+    """Files of its folder, the newest first."""
+    found = []
+    with contextlib.suppress(OSError), os.scandir(os.path.dirname(path) or ".") as folder:
+        for entry in folder:
+            with contextlib.suppress(OSError):
+                if entry.is_file():
+                    found.append((-entry.stat().st_mtime_ns, entry.path))
+    return [path for _, path in sorted(found)[:MAX_LOOKED_INTO]]
+
+
+def _holds(path: str, state: State, encoding: str | None) -> bool:
+    try:
+        return Log(path, waits=True, encoding=encoding).same(state)
+    except UnreadableError:
+        return False
