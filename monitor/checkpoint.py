@@ -138,8 +138,9 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
 
 
 def _judged(saved: Snapshot) -> frozenset[int]:
-    """Outcomes that had a baseline; stores older than those that learn on their own: all, or none."""
-    return frozenset(saved.document.get("judged", range(len(saved.arrays.get("baseline.base", ())))))
+    """Outcomes that had a baseline; in stores older than this field all, or none."""
+    everything = range(len(saved.arrays.get("baseline.base", ())))
+    return frozenset(saved.document.get("judged", everything))
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, part: Mapping[str, np.ndarray]) -> None:

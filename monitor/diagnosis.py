@@ -329,7 +329,9 @@ class Monitor:
         for i in range(-len(self.tables.slices), 0):
             old, piece = self.tables.slices[i], without_carriers(self.tables.slices[i].slice)
             new = self._judge(piece)
-            new.expected[: len(piece.weight), others] = old.expected[old.slice.weight > 0][:, others]
+            new.expected[: len(piece.weight), others] = old.expected[old.slice.weight > 0][
+                :, others
+            ]
             self.tables.replace(i, new)
             self.window[i] = new
             self.history.taught[i] = self.lesson(new.slice, new.expected)
@@ -367,9 +369,7 @@ class Monitor:
         """Outcomes whose counts are no sample of quiet history."""
         names = self.settings.schema.outcomes
         busy = elevated | {name for o, name in enumerate(names) if o not in self.judged}
-        busy |= {
-            i.finding.outcome for i in self.incidents if i.finding.method is Method.EXCESS
-        }
+        busy |= {i.finding.outcome for i in self.incidents if i.finding.method is Method.EXCESS}
         return np.array([name in busy for name in names])
 
     # --- excess -----------------------------------------------------------------------------
@@ -464,8 +464,8 @@ class Monitor:
         )
 
     def _code_model(self, o: int) -> CodeModel | None:
-        if self._codes is None or self.baseline is None:
-            return None
+        if self._codes is None or self.baseline is None or o in self._counted:
+            return None  # what is counted has no usual codes
         return CodeModel(self._codes, self._parent, self.baseline.codes[o])
 
     def _by_codes(self, o: int, explained: tuple[Suspect, ...], threshold: float) -> list[Suspect]:

@@ -18,7 +18,6 @@ from monitor.domain import MISSING, Attribute, Incident, Schema, Settings
 from monitor.slices import Slice
 from monitor.window import QUANTUM
 
-
 _SUPPORT = ("min_count", "max_values")
 
 
@@ -266,8 +265,10 @@ def evolved(
     for a, old in old_of.items():
         for part in ("counts", "codes", "since"):
             out[f"nodes.{part}{a}"] = arrays[f"nodes.{part}{old}"]
-    known = [o for o, old in enumerate(change.outcomes) if old is not None and o not in change.anew]
-    old_outcomes = [change.outcomes[o] for o in known]
+    stays = {
+        o: old for o, old in enumerate(change.outcomes) if old is not None and o not in change.anew
+    }
+    known, old_outcomes = list(stays), list(stays.values())
     scatter = {part: arrays[f"dispersion.{part}"] for part in ("samples", "count", "fitted")}
     if scatter["fitted"].shape[1:] != fresh["dispersion.fitted"].shape[1:]:
         return out  # other horizons: gathered anew

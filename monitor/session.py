@@ -51,7 +51,7 @@ from monitor.edge.store import (
     Work,
 )
 from monitor.encoding import Coded
-from monitor.evolution import Columns, Evolution, Meaning, Stored, conform, evolution
+from monitor.evolution import Meaning, Stored, conform, evolution
 from monitor.exhibits import Exhibition, Material
 from monitor.learning import LeastLearner
 from monitor.slices import Slice, empty

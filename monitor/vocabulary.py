@@ -30,7 +30,7 @@ class Vocabulary:
         self._texts: list[list[str]] = [[OTHER_TEXT] for _ in schema.attributes]
         self._codes: list[dict[str, int]] = [{} for _ in schema.attributes]
         self._gone: dict[str, list[str]] = {}
-        """Values of attributes that the schema has no more: stored rows may still hold their codes."""
+        """Values of attributes that the schema has no more; stored rows still hold their codes."""
 
     def encode(self, attribute: int, texts: Sequence[str | None]) -> np.ndarray:
         """Codes of `texts` (usually a batch's distinct values), adding unseen ones.

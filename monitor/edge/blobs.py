@@ -32,15 +32,15 @@ def slice_to_bytes(
     metadata = {"start": str(int(piece.start.astype(np.int64)))}
     if columns is not None:
         metadata["columns"] = json.dumps(columns.without(unknown).to_json())
-    columns: dict[str, pa.Array] = {}
+    arrays: dict[str, pa.Array] = {}
     for a, column in enumerate(piece.values.T):
-        columns[f"v{a}"] = pa.array(column)
+        arrays[f"v{a}"] = pa.array(column)
     for o, column in enumerate(piece.failed.T):
-        columns[f"f{o}"] = pa.array(column)
+        arrays[f"f{o}"] = pa.array(column)
     for o, column in enumerate(coded.expected.T):
-        columns[f"e{o}"] = pa.array(column)
-    columns["n"] = pa.array(piece.weight)
-    batch = pa.record_batch(columns)
+        arrays[f"e{o}"] = pa.array(column)
+    arrays["n"] = pa.array(piece.weight)
+    batch = pa.record_batch(arrays)
     batch = batch.replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")

@@ -108,9 +108,7 @@ def store(
     kept = open_store(url)
     saved, incidents = history
     kept.commit(
-        Work(
-            slices=saved.slices, state=saved.state, position=saved.position, incidents=incidents
-        )
+        Work(slices=saved.slices, state=saved.state, position=saved.position, incidents=incidents)
     )
     told = next(i for i in incidents if "office=SEL" in str(i.finding.cause))
     kept.label(told.id, Verdict.TRUE, told.opened_at, "ann")
@@ -220,7 +218,7 @@ def test_an_outcome_that_is_new_learns_from_its_own_start(store: Store) -> None:
     trouble = WEEKS + LEARNING + 20
     slice_ = outage_of_an_outcome(session, trouble, trouble + 4, "ticket", 0.9)
     session.tick(session.resumed.filling[0])
-    for number in range(WEEKS + 1, trouble + 3):
+    for number in range(WEEKS + 1, trouble + 5):
         tick = session.tick(slice_(number))
         found = [str(f.cause) for f in tick.diagnosis.findings if f.outcome == "ticket"]
         assert not found or number >= trouble, number
