@@ -13,7 +13,8 @@ import typer
 
 from monitor.commands.configuration import ConfigOption, read_configuration
 from monitor.commands.failure import mendable
-from monitor.commands.replaying import ReplayProgress, case_table, incident_table, wide_console
+from monitor.commands.replaying import ReplayProgress, case_table, incident_table
+from monitor.commands.terminal import wide_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,7 @@ def backtest(
     with mendable():
         from monitor.backtest import run
 
-        console = wide_console()
+        console = wide_terminal()
         started = time.monotonic()
         span = [_day(text, settings.settings.window.zone) for text in (since, until)]
         with ReplayProgress(console) as progress:

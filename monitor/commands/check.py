@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.commands.configuration import BAD_CONFIGURATION, ConfigOption, read_configuration
+from monitor.commands.terminal import say, terminal
 
 if TYPE_CHECKING:
     from monitor.config import Config
@@ -45,7 +46,7 @@ def check(
         report = _look_for_programs(load(config, os.environ), inputs or (), rows)
     except ConfigError as error:
         report = {"ok": False, "problems": [dataclasses.asdict(p) for p in error.problems]}
-    typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+    say(json.dumps(report, indent=2, ensure_ascii=False))
     if not report["ok"]:
         raise typer.Exit(BAD_CONFIGURATION)
 
@@ -84,11 +85,11 @@ def _look_for_people(config: Config, inputs: Sequence[str], rows: int) -> None:
     try:
         found = _look(config, inputs, rows)
     except (SourceError, UnusableError) as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(BAD_CONFIGURATION) from None
-    typer.echo(f"{config.path}: sound")
+    say(f"{config.path}: sound")
     if found is None:
-        typer.echo("No input yet; name a file to see what the configuration makes of it.")
+        say("No input yet; name a file to see what the configuration makes of it.")
     else:
         _show(config, found)
 
@@ -170,11 +171,10 @@ def _giveaways(config: Config) -> list[str]:
 
 
 def _show(config: Config, found: Survey) -> None:
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    console = terminal()
     rows = max(found.rows, 1)
     zone = config.settings.window.zone
     span = ""
