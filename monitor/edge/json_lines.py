@@ -47,7 +47,7 @@ class JsonLinesReader:
         if self.log.peek(8).lstrip().startswith(b"["):
             detail = "is one JSON array; write one object a line, for example with `jq -c '.[]'`"
             raise UnreadableError("not_json_lines", detail)
-        return {name for row in self.sample for name in _names(row)} if self.sample else None
+        return {name for row in self.sample for name in names_in(row)} if self.sample else None
 
     def optional(self) -> bool:
         """A line may leave out a field."""
@@ -155,11 +155,12 @@ def field_of(row: dict[str, Any], name: str) -> Any:
     return value
 
 
-def _names(row: dict[str, Any], prefix: str = "") -> Iterator[str]:
+def names_in(row: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Its fields, and those of tables in it by their dotted names."""
     for name, value in row.items():
         yield prefix + name
         if isinstance(value, dict):
-            yield from _names(value, f"{prefix}{name}.")
+            yield from names_in(value, f"{prefix}{name}.")
 
 
 def object_of(line: bytes) -> dict[str, Any] | str:
