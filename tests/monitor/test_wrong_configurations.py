@@ -87,40 +87,122 @@ def source(paths: str, more: str = "") -> dict[str, str]:
 
 CSV = source("log.csv")
 WRONG = {
-    "column of an outcome misspelt": Wrong("no `stauts`; did you mean `status`", outcome("stauts >= 500")),
-    "column of an outcome nested": Wrong("did you mean `http.status`", outcome("http.state >= 500")),
+    "column of an outcome misspelt": Wrong(
+        "no `stauts`; did you mean `status`", outcome("stauts >= 500")
+    ),
+    "column of an outcome nested": Wrong(
+        "did you mean `http.status`", outcome("http.state >= 500")
+    ),
     "column of an outcome in capitals": Wrong("did you mean `status`", outcome("Status >= 500")),
-    "attribute nested deeper": Wrong("no column `agentName` for attribute `agentName`; did you mean `http.agentName`", attribute("agentName"), exit_code=78),
-    "attribute spelt otherwise": Wrong("did you mean `http.agentName`", attribute("http.agent_name"), exit_code=78),
+    "attribute nested deeper": Wrong(
+        "no column `agentName` for attribute `agentName`; did you mean `http.agentName`",
+        attribute("agentName"),
+        exit_code=78,
+    ),
+    "attribute spelt otherwise": Wrong(
+        "did you mean `http.agentName`", attribute("http.agent_name"), exit_code=78
+    ),
     "attribute in capitals": Wrong("did you mean `office`", attribute("Office"), exit_code=78),
-    "attribute that does not exist": Wrong("no column `shop` for attribute `shop`; known are", attribute("shop"), exit_code=78),
-    "column in a CSV misspelt": Wrong("no column `ofice` for attribute `ofice`; did you mean `office`", CSV | attribute("ofice"), "csv", 78),
-    "attribute is an id": Wrong("`booking` is almost unique to each row: it cannot be a cause; leave it out", attribute("booking")),
-    "attribute is constant": Wrong("`site` always has the same value: it can explain nothing", attribute("site")),
-    "attribute is a list": Wrong("field `trace` holds a list or a table", attribute("trace"), exit_code=78),
-    "attribute follows from the outcome": Wrong("`result` follows from outcome `failed`", attribute("result")),
-    "attribute is the outcome's column": Wrong("outcome `failed` is computed from attribute `status`", attribute("status")),
-    "attribute is the outcome's twin": Wrong("`seconds` follows from outcome `failed`", attribute("seconds")),
-    "error code as an attribute": Wrong("`code` is there on `failed` only: it tells what failed, not why; name it as `schema.error_code`", attribute("code")),
-    "attribute is empty on failures": Wrong("`fare` is missing in 100% of the rows with `refused`", {"outcomes": "outcomes = [{ name = 'refused', when = 'status >= 500 and is_null(fare)' }]\n"}),
-    "tiers swapped": Wrong("attribute `fare` is missing in failed rows that have `office`, and never the other way round", {"tiers": 'tiers = ["fare", "offer", "traveller"]\n'}),
-    "outcome is always true": Wrong("`failed` happens in every row; is its `when` right? (`status` holds 200, 503)", outcome("status >= 200")),
-    "outcome is turned round": Wrong("`failed` happens in most rows; is its `when` turned round? (`status` holds 200, 503)", outcome("status < 500")),
-    "outcome never happens": Wrong("`failed` never happens; is its `when` right? (`status` holds 200, 503)", outcome("status >= 600")),
-    "outcome compares with another word": Wrong("`failed` never happens; is its `when` right? (`result` holds ok, error)", outcome('result == "failed"')),
-    "outcome compares with words in capitals": Wrong("(`result` holds ok, error)", outcome('result == "ERROR"')),
-    "outcome compares a word with a number": Wrong("column `result` is not a number; mend the log or the outcome's `when`", outcome("result >= 500"), exit_code=78),
-    "outcome compares a flag with a word": Wrong("(`done` holds true, false)", outcome('done == "no"')),
-    "time in the wrong unit": Wrong("is the unit of the event time right?", CSV | time('{ column = "stamp", unit = "ms" }'), "csv"),
-    "time in too small a unit": Wrong("column `millis` holds no time, so the row is left out; mend the log or `schema.time`", CSV | time('{ column = "millis", unit = "s" }'), "csv", 78),
-    "time in the wrong zone": Wrong("is the zone of the event time right?", CSV | time('{ column = "local", zone = "America/New_York" }'), "csv"),
+    "attribute that does not exist": Wrong(
+        "no column `shop` for attribute `shop`; known are", attribute("shop"), exit_code=78
+    ),
+    "column in a CSV misspelt": Wrong(
+        "no column `ofice` for attribute `ofice`; did you mean `office`",
+        CSV | attribute("ofice"),
+        "csv",
+        78,
+    ),
+    "attribute is an id": Wrong(
+        "`booking` is almost unique to each row: it cannot be a cause; leave it out",
+        attribute("booking"),
+    ),
+    "attribute is constant": Wrong(
+        "`site` always has the same value: it can explain nothing", attribute("site")
+    ),
+    "attribute is a list": Wrong(
+        "field `trace` holds a list or a table", attribute("trace"), exit_code=78
+    ),
+    "attribute follows from the outcome": Wrong(
+        "`result` follows from outcome `failed`", attribute("result")
+    ),
+    "attribute is the outcome's column": Wrong(
+        "outcome `failed` is computed from attribute `status`", attribute("status")
+    ),
+    "attribute is the outcome's twin": Wrong(
+        "`seconds` follows from outcome `failed`", attribute("seconds")
+    ),
+    "error code as an attribute": Wrong(
+        "`code` is there on `failed` only: it tells what failed, not why; "
+        "name it as `schema.error_code`",
+        attribute("code"),
+    ),
+    "attribute is empty on failures": Wrong(
+        "`fare` is missing in 100% of the rows with `refused`",
+        {
+            "outcomes": "outcomes = [{ name = 'refused', "
+            "when = 'status >= 500 and is_null(fare)' }]\n"
+        },
+    ),
+    "tiers swapped": Wrong(
+        "attribute `fare` is missing in failed rows that have `office`, and never the other way",
+        {"tiers": 'tiers = ["fare", "offer", "traveller"]\n'},
+    ),
+    "outcome is always true": Wrong(
+        "`failed` happens in every row; is its `when` right? (`status` holds 200, 503)",
+        outcome("status >= 200"),
+    ),
+    "outcome is turned round": Wrong(
+        "`failed` happens in most rows; is its `when` turned round? (`status` holds 200, 503)",
+        outcome("status < 500"),
+    ),
+    "outcome never happens": Wrong(
+        "`failed` never happens; is its `when` right? (`status` holds 200, 503)",
+        outcome("status >= 600"),
+    ),
+    "outcome compares with another word": Wrong(
+        "`failed` never happens; is its `when` right? (`result` holds ok, error)",
+        outcome('result == "failed"'),
+    ),
+    "outcome compares with words in capitals": Wrong(
+        "(`result` holds ok, error)", outcome('result == "ERROR"')
+    ),
+    "outcome compares a word with a number": Wrong(
+        "column `result` is not a number; mend the log or the outcome's `when`",
+        outcome("result >= 500"),
+        exit_code=78,
+    ),
+    "outcome compares a flag with a word": Wrong(
+        "(`done` holds true, false)", outcome('done == "no"')
+    ),
+    "time in the wrong unit": Wrong(
+        "is the unit of the event time right?",
+        CSV | time('{ column = "stamp", unit = "ms" }'),
+        "csv",
+    ),
+    "time in too small a unit": Wrong(
+        "column `millis` holds no time, so the row is left out; mend the log or `schema.time`",
+        CSV | time('{ column = "millis", unit = "s" }'),
+        "csv",
+        78,
+    ),
+    "time in the wrong zone": Wrong(
+        "is the zone of the event time right?",
+        CSV | time('{ column = "local", zone = "America/New_York" }'),
+        "csv",
+    ),
     "time is no time": Wrong("column `office` holds no time", time('"office"'), exit_code=78),
-    "time in another form": Wrong("column `at` holds no time", time('{ column = "at", format = "%d.%m.%Y" , zone = "UTC" }'), exit_code=78),
-    "wrong delimiter": Wrong("no column `at` for the event time", source("log.csv", 'delimiter = ";"\n'), "csv", 78),
+    "time in another form": Wrong(
+        "column `at` holds no time",
+        time('{ column = "at", format = "%d.%m.%Y" , zone = "UTC" }'),
+        exit_code=78,
+    ),
+    "wrong delimiter": Wrong(
+        "no column `at` for the event time", source("log.csv", 'delimiter = ";"\n'), "csv", 78
+    ),
     "wrong format": Wrong("line is not JSON", source("log.csv", 'format = "jsonl"\n'), "csv", 78),
     "wrong glob": Wrong("logs/*.jsonl matches no file", source("logs/*.jsonl")),
     "a folder": Wrong("matches no file", source("logs")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WRONG)
