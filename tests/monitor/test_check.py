@@ -256,11 +256,13 @@ def test_a_stream_is_looked_into_at_its_newest_records(tansu: Tansu, tmp_path: P
         ).encode()
         for i in range(600)
     ]  # fmt: skip
-    tansu.send("visits", [(i % 2, record) for i, record in enumerate([*records, b"no json"])])
+    tansu.send("visits", [(i % 2, record) for i, record in enumerate(records)])
+    for last in ((0, b"no json"), (1, records[-1])):  # by itself: tansu tells the end by batches
+        tansu.send("visits", [last])
     result = check("-c", config, "--rows", "2000")
     assert result.exit_code == 0, result.output
     said = " ".join(result.output.split())
-    assert "600 rows" in said
+    assert "601 rows" in said
     assert "rejected: 1 × not_json" in said
     assert "`shop` never has a value" in said
     assert "(there is no `shop`; did you mean `Shop`?)" in said
