@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.domain import Batch, Rejected, Schema, WindowSettings, utc
-from monitor.misfits import MIN_ROWS, Misfit, Tally, misfits
+from monitor.domain import Batch, Misfit, Rejected, Schema, WindowSettings, utc
+from monitor.misfits import MIN_ROWS, Tally, misfits
 from monitor.vocabulary import Vocabulary
 
 ZONES = timedelta(hours=15)

@@ -17,8 +17,8 @@ from monitor.commands.terminal import say, terminal
 
 if TYPE_CHECKING:
     from monitor.config import Config
+    from monitor.domain import Misfit
     from monitor.edge.sample import Sample
-    from monitor.misfits import Misfit
     from monitor.survey import Outlook, Survey
 
 
