@@ -123,6 +123,12 @@ def _show(console: Console, config: Config, outcome: Outcome, seconds: float) ->
         f"{document['rows']:,} rows, {document['rejected']} rejected, {document['ticks']:,} ticks "
         f"in {seconds:.0f} s; no incident open at {document['quiet_ticks']:,} ticks"
     )
+    learning = sum(outcome.told.series.learning)
+    if learning:
+        console.print(
+            f"no verdict at the first {learning:,} ticks, which `detection.learning` takes; rows "
+            "before --from do not teach: name an earlier day to judge these, too"
+        )
     for reason in outcome.rejected:
         console.print(f"  rejected: {reason}", style="yellow")
     if outcome.scores:
