@@ -84,8 +84,13 @@ def written_under(state: Mapping[str, bytes], settings: Settings) -> Meaning | N
             "the store was written by an earlier release under another [schema] or [window]: start "
             "once with those of then, which writes them down, and change them after that"
         )
-    before = Meaning.from_json(json.loads(state[MEANING]))
-    length = before.window["slice_length"]
+    try:
+        before = Meaning.from_json(json.loads(state[MEANING]))
+        length = before.window["slice_length"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"the stored schema cannot be read ({error!r}); restore a backup"
+        ) from error
     if length != str(settings.window.slice_length):
         raise StoreError(
             f"the store's slices are {length} long, not {settings.window.slice_length}: set "
