@@ -7,7 +7,7 @@ nothing: the same slices in the same order give the same findings, live and in a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
@@ -29,15 +29,14 @@ from monitor.attribution import (
 from monitor.baseline import Baseline, History, Mask, Taught, teach
 from monitor.codes import CodeModel, code_suspects, codes_in_excess
 from monitor.counts import FLOOR, without_carriers
+from monitor.departures import Departures
 from monitor.dispersion import Dispersion
 from monitor.domain import (
-    MISSING,
     Diagnosis,
     Edge,
     Finding,
     Incident,
     Method,
-    Misfit,
     Notification,
     OutcomeCount,
     Settings,
@@ -47,7 +46,6 @@ from monitor.domain import (
 from monitor.encoding import Coded, Encoding, GramSum, Nodes, exposure
 from monitor.incidents import track
 from monitor.learning import Learned, Learner
-from monitor.misfits import MIN_ROWS, departures
 from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
 from monitor.significance import surcharge, thresholds
@@ -56,8 +54,6 @@ from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
 
 REFIT_TICKS = 12
-NEWEST = 2
-"""Slices in which a change of the log has to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +116,7 @@ class Monitor:
         self.rewritten: list[Coded] = []
         """Older slices changed since the last tick."""
         self.edges: frozenset[tuple[str, str]] = frozenset()
-        self._counts: dict[int, tuple[float, np.ndarray, np.ndarray]] = {}
-        """Start of a slice of the history → what `_counts` says of it."""
+        self._departures = Departures(schema, window.slice_length)
 
     # --- the tick ---------------------------------------------------------------------------
 
@@ -209,7 +204,7 @@ class Monitor:
             learning_outcomes=tuple(
                 name for o, name in enumerate(settings.schema.outcomes) if o not in self.judged
             ),
-            misfits=tuple(self._departures()),
+            misfits=self._departures.seen(self.history.taught, self.unknown),
         )
         self.edges = pairs
         rewritten, self.rewritten = (*self.rewritten, coded), []
@@ -375,29 +370,6 @@ class Monitor:
             past.pop()
         usual = [len(t.exposure) > 0 for t in past if t.slot == slot][-7:]
         return len(usual) >= 2 and all(usual)
-
-    def _departures(self) -> Iterator[Misfit]:
-        """In what the newest slices are not as the week before, and the last week as those before.
-
-        Only of what is known throughout: an outcome that is new has no past.
-        """
-        week = round(timedelta(weeks=1) / self.settings.window.slice_length)
-        counts = {t.start: self._counts.get(t.start) or _counts(t) for t in self.history.taught}
-        self._counts = counts
-        rows, missing, failures = (np.array(one) for one in zip(*counts.values(), strict=True))
-        filled = np.flatnonzero(rows)
-        newest, past = filled[-NEWEST:], filled[-week:-NEWEST]
-        if len(past) < self._slots or rows[newest].sum() < MIN_ROWS:
-            return
-        before = failures[:-week].sum(axis=0) / max(len(failures) / week - 1, 1)
-        before[list(frozenset().union(*self.unknown.values()))] = np.nan
-        yield from departures(
-            self.settings.schema,
-            missing[past].sum(axis=0) / rows[past].sum(),
-            missing[newest].sum(axis=0) / rows[newest].sum(),
-            before,
-            failures[-week:].sum(axis=0),
-        )
 
     def _busy(self, elevated: set[str]) -> np.ndarray:
         """Outcomes whose counts are no sample of quiet history."""
@@ -582,16 +554,10 @@ class Monitor:
             self.window[index] = coded
             self.failures[index] = Failures.of(coded)
             self.history.taught[index] = self.lesson(coded.slice, coded.expected)
-            self._counts.pop(self.history.taught[index].start, None)
+            self._departures.forget(self.history.taught[index].start)
             self.rewritten.append(coded)
             return True
         return False
-
-
-def _counts(taught: Taught) -> tuple[float, np.ndarray, np.ndarray]:
-    """Rows of a slice, those without a value of each attribute, and failures of each outcome."""
-    missing = taught.exposure @ (taught.values == MISSING)
-    return float(taught.exposure.sum()), missing, taught.failures.sum(axis=0).astype(float)
 
 
 class _Stopwatch:

@@ -22,12 +22,6 @@ LEAST_ROWS = 5
 """Of a value, before it is taken to fail always."""
 SWAPPED = 0.01
 """Share of the rows with a later value that lack an earlier one, before tiers seem swapped."""
-VANISHED = 0.99
-"""Missing share from which on nothing of a column is left."""
-JUMP = 0.3
-"""Rise of a missing share that is no accident."""
-USUAL_FAILURES = 20
-"""Of an outcome in the weeks before, that a week without any is no accident."""
 
 
 class Tally:
@@ -210,46 +204,3 @@ def _of_tiers(tally: Tally) -> Iterator[Misfit]:
                     "and never the other way round, though its tier is the earlier one; are the "
                     "tiers the wrong way round?",
                 )
-
-
-def departures(
-    schema: Schema,
-    usual: np.ndarray,
-    now: np.ndarray,
-    before: np.ndarray,
-    lately: np.ndarray,
-) -> Iterator[Misfit]:
-    """In what the log is no longer as it was.
-
-    Args:
-        schema: of the log.
-        usual: (attributes,) share of rows without a value, over the last week.
-        now: likewise, of the newest slices.
-        before: (outcomes,) failures of an average week before the last; NaN is unknown.
-        lately: (outcomes,) failures of the last week.
-    """
-    for attribute, was, share in zip(schema.attributes, usual.tolist(), now.tolist(), strict=True):
-        name = attribute.name
-        if attribute.is_code or share - was < JUMP:
-            continue
-        if share >= VANISHED:
-            yield Misfit(
-                "vanished",
-                name,
-                f"attribute `{name}` is gone: no row has a value, {1 - was:.0%} had one",
-            )
-        else:
-            yield Misfit(
-                "more_missing",
-                name,
-                f"attribute `{name}` is missing in {share:.0%} of the rows, it was in {was:.0%}",
-            )
-    for name, usually, failures in zip(
-        schema.outcomes, before.tolist(), lately.tolist(), strict=True
-    ):
-        if not failures and usually >= USUAL_FAILURES:
-            yield Misfit(
-                "silent",
-                name,
-                f"outcome `{name}` has not happened for a week; it did {usually:.0f} times a week",
-            )
