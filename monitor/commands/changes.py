@@ -14,34 +14,38 @@ def changes(config: Config) -> list[str]:
     The store is only read: an older one is not brought to today's tables.
 
     Raises:
-        StoreError: it cannot be opened, or the configuration cannot go on with it.
+        StoreError: its address is wrong, or the configuration cannot go on with it.
     """
     import json
+    from contextlib import closing
 
     from sqlalchemy import inspect, select
 
     from monitor.domain import State
     from monitor.edge.documents import incident_from
-    from monitor.edge.store import tables
+    from monitor.edge.store import StoreFailedError, tables
     from monitor.edge.store.database import Database
+    from monitor.edge.store.errors import StoreMissingError
     from monitor.evolution import Meaning, evolution
     from monitor.session import FINGERPRINT, MEANING, SESSION, written_under
 
     if config.store.url == "memory:":
         return []
-    database = Database(config.store.url)
+    state = tables.state.c
+    query = select(state.name, state.data)
+    wanted = query.where(state.name.in_((FINGERPRINT, MEANING, SESSION)))
     try:
-        if database.path is not None and not database.path.exists():
-            return []
-        with database.read() as connection:
+        with (
+            closing(Database(config.store.url, create=False)) as database,
+            database.read() as connection,
+        ):
             if not inspect(connection).has_table("state"):
                 return []
-            state = tables.state.c
-            query = select(state.name, state.data)
-            wanted = query.where(state.name.in_((FINGERPRINT, MEANING, SESSION)))
             saved = {name: bytes(data) for name, data in connection.execute(wanted)}
-    finally:
-        database.close()
+    except StoreMissingError:
+        return []
+    except StoreFailedError as error:
+        return [f"not known, for the store cannot be read: {error}"]
     before = written_under(saved, config.settings)
     if before is None:
         return []

@@ -234,6 +234,11 @@ def test_what_a_change_costs_is_told_before_it_is_made(config: Path, tmp_path: P
     assert "`window.min_count` was 10, is 5" in said
     assert len(json.loads(check("-c", config, "--json").stdout)["changes"]) == 4
     assert store.read_bytes() == before, "looking changes nothing"
+    away = "postgresql+psycopg://monitor@127.0.0.1:1/monitor"
+    config.write_text(with_store.replace(f"sqlite:///{store}", away))
+    result = check("-c", config)
+    assert result.exit_code == 0, "a configuration can be checked where its store is not"
+    assert "change: not known, for the store cannot be read" in result.output
 
     config.write_text(with_store + '[window]\nslice_length = "1h"\n')
     result = check("-c", config)
