@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -218,6 +219,14 @@ class History:
         self.taught.append(taught)
         while self.taught[0].start <= taught.start - self._length:
             self.taught.popleft()
+
+    def without(self, starts: frozenset[int]) -> History:
+        """The same, less the slices that start then."""
+        if not starts:
+            return self
+        part = copy(self)
+        part.taught = deque(taught for taught in self.taught if taught.start not in starts)
+        return part
 
     @property
     def span(self) -> timedelta:

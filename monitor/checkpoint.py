@@ -18,8 +18,8 @@ from monitor.counts import Usual
 from monitor.diagnosis import Monitor
 from monitor.domain import Incident
 from monitor.encoding import Coded, Nodes
+from monitor.evolution import Evolution, Stored, evolved, translated_masks
 from monitor.naming import Naming
-from monitor.slices import Slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,6 @@ class Snapshot:
     """JSON-able."""
     incidents: tuple[Incident, ...]
     """Open or recently resolved."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A slice as it was scored on arrival."""
-
-    slice: Slice
-    expected: np.ndarray  # (m, outcomes)
 
 
 def snapshot(monitor: Monitor) -> Snapshot:
@@ -68,8 +60,29 @@ def snapshot(monitor: Monitor) -> Snapshot:
             [m.outcome, [list(c) for c in m.conditions], m.first, m.last] for m in monitor.masks
         ],
         "edges": sorted(list(edge) for edge in monitor.edges),
+        "judged": sorted(monitor.judged),
     }
     return Snapshot(arrays, document, monitor.incidents)
+
+
+def translated(saved: Snapshot, monitor: Monitor, change: Evolution) -> Snapshot:
+    """A snapshot as a monitor of another schema would have left it.
+
+    Args:
+        saved: of another schema.
+        monitor: just built with the new settings.
+        change: from one to the other.
+    """
+    judged = _judged(saved)
+    document = {
+        **saved.document,
+        "masks": translated_masks(saved.document["masks"], change),
+        "judged": [
+            o for o, old in enumerate(change.outcomes) if old in judged and o not in change.anew
+        ],
+    }
+    arrays = evolved(saved.arrays, snapshot(monitor).arrays, change)
+    return Snapshot(arrays, document, saved.incidents)
 
 
 def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None:
@@ -104,6 +117,7 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
             else Usual.none(len(fitted["base"]), attributes),
             int(fitted["fitted_at"]),
         )
+    monitor.judged = _judged(saved)
     monitor.ticks = int(saved.document["ticks"])
     monitor.masks = tuple(
         Mask(outcome, tuple((a, code) for a, code in conditions), first, last)
@@ -115,10 +129,18 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
     recent = max(2 * settings.window.slices, settings.detection.horizons[-1])
     for i, one in enumerate(stored):
         piece = one.slice
+        if one.unknown:
+            monitor.unknown[int(piece.start.astype(np.int64))] = one.unknown
         monitor.history.add(monitor.lesson(piece, one.expected))
         if len(stored) - i <= recent:
             local = monitor.nodes.local(piece.values, piece.start)
             monitor.push(Coded(piece, local, one.expected).compact())
+
+
+def _judged(saved: Snapshot) -> frozenset[int]:
+    """Outcomes that had a baseline; in stores older than this field all, or none."""
+    everything = range(len(saved.arrays.get("baseline.base", ())))
+    return frozenset(saved.document.get("judged", everything))
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, part: Mapping[str, np.ndarray]) -> None:

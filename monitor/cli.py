@@ -20,6 +20,7 @@ from monitor.commands.run import once, run
 from monitor.commands.silence import app as silence
 from monitor.commands.simulate import simulate
 from monitor.commands.store import app as store
+from monitor.commands.terminal import say
 
 app = typer.Typer(
     name="least-monitor",
@@ -31,7 +32,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"least-monitor {__version__}")
+        say(f"least-monitor {__version__}")
         raise typer.Exit
 
 

@@ -29,6 +29,7 @@ from monitor.attribution import (
 from monitor.baseline import Baseline, History, Mask, Taught, teach
 from monitor.codes import CodeModel, code_suspects, codes_in_excess
 from monitor.counts import FLOOR, without_carriers
+from monitor.departures import Departures
 from monitor.dispersion import Dispersion
 from monitor.domain import (
     Diagnosis,
@@ -48,7 +49,7 @@ from monitor.learning import Learned, Learner
 from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
 from monitor.significance import surcharge, thresholds
-from monitor.slices import Slice, merge
+from monitor.slices import Slice, aggregate, merge
 from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
 
@@ -104,12 +105,18 @@ class Monitor:
         self.failures: deque[Failures] = deque()
         self.dispersion = Dispersion(outcomes, detection.horizons, counted=self._counted)
         self.baseline: Baseline | None = None
+        self.judged: frozenset[int] = frozenset()
+        """Outcomes that have learned long enough for a verdict."""
+        self.unknown: dict[int, frozenset[int]] = {}
+        """Start of a slice → outcomes of which its rows say nothing: they came into the schema, or
+        changed their meaning, later."""
         self.masks: tuple[Mask, ...] = ()
         self.incidents: tuple[Incident, ...] = ()
         self.ticks = 0
         self.rewritten: list[Coded] = []
         """Older slices changed since the last tick."""
         self.edges: frozenset[tuple[str, str]] = frozenset()
+        self._departures = Departures(schema, window.slice_length)
 
     # --- the tick ---------------------------------------------------------------------------
 
@@ -117,6 +124,7 @@ class Monitor:
         """Take in the newest slice and diagnose the window that it ends."""
         clock = _Stopwatch()
         settings = self.settings
+        piece = self._said(piece)
         coded = self._take_in(piece)
         clock.lap("window")
         learning = self.baseline is None
@@ -146,7 +154,8 @@ class Monitor:
                 self.naming,
                 names,
             )
-            findings += paper.findings
+            doubtful = self._without_past()
+            findings += [f for f in paper.findings if f.outcome not in doubtful]
             truncated = paper.truncated
         clock.lap("paper")
         at = utc(piece.start) + settings.window.slice_length
@@ -192,6 +201,10 @@ class Monitor:
             findings=tuple(findings),
             unexplained=unexplained,
             seconds=clock.seconds,
+            learning_outcomes=tuple(
+                name for o, name in enumerate(settings.schema.outcomes) if o not in self.judged
+            ),
+            misfits=self._departures.seen(self.history.taught, self.unknown),
         )
         self.edges = pairs
         rewritten, self.rewritten = (*self.rewritten, coded), []
@@ -201,9 +214,7 @@ class Monitor:
         """Count, code and score the slice; move the windows on by one."""
         self.nodes.observe(piece)
         self.ticks += 1
-        turn = self.ticks % REFIT_TICKS
-        if self.baseline is None or turn < len(self.settings.schema.outcomes):
-            self._refit(turn)
+        self._refit(self.ticks % REFIT_TICKS)
         coded = self._judge(piece)
         self.push(coded)
         self.history.add(self.lesson(coded.slice, coded.expected))
@@ -221,7 +232,32 @@ class Monitor:
         )
         if whole is not piece:
             local = self.nodes.local(whole.values, piece.start)
+        unknown = self.unknown.get(int(piece.start.astype(np.int64)))
+        if unknown:
+            expected[:, list(unknown)] = np.where(whole.weight > 0, QUANTUM, 0.0)[:, None]
         return Coded(whole, local, expected).compact()
+
+    def _said(self, piece: Slice) -> Slice:
+        """The slice without failures of outcomes of which some of its rows say nothing."""
+        unknown = self.unknown.get(int(piece.start.astype(np.int64)))
+        if not unknown:
+            return piece
+        failed = piece.failed.copy()
+        failed[:, list(unknown)] = False
+        return aggregate(piece.start, piece.values, failed, piece.weight)
+
+    def _without_past(self) -> set[str]:
+        """Outcomes of which T′ or T says nothing here and there: the two cannot be compared."""
+        length = np.timedelta64(self.settings.window.slice_length)
+        first = self.window[-1].slice.start - (len(self.failures) - 1) * length
+        since = first.astype(np.int64)
+        names = self.settings.schema.outcomes
+        return {names[o] for start, all_ in self.unknown.items() if start >= since for o in all_}
+
+    def _lessons(self, outcome: int) -> History:
+        """The history, as far as it knows of an outcome."""
+        starts = (start for start, outcomes in self.unknown.items() if outcome in outcomes)
+        return self.history.without(frozenset(starts))
 
     def lesson(self, piece: Slice, expected: np.ndarray) -> Taught:
         """What a scored slice teaches."""
@@ -256,36 +292,52 @@ class Monitor:
         self.failures.clear()
 
     def _refit(self, turn: int) -> None:
-        """Fit the baseline: all outcomes the first time, then one outcome a tick in turn."""
-        first = self.baseline is None
-        if self.history.span < self.settings.detection.learning:
+        """Fit the baseline: every outcome once it has learned, then one outcome a tick in turn."""
+        due, first = [], self.baseline is None
+        for o in range(len(self.settings.schema.outcomes)):
+            if o in self.judged and not first and o != turn:
+                continue
+            lessons = self._lessons(o)
+            if lessons.span >= self.settings.detection.learning or (first and o in self.judged):
+                due.append((o, lessons))
+        if not due:
             return
         oldest = self.history.taught[0].start
         self.masks = tuple(mask for mask in self.masks if mask.last >= oldest)
+        self.unknown = {start: o for start, o in self.unknown.items() if start >= oldest}
         skip = () if self._codes is None else (self._codes,)
-        self.baseline = self.history.fit(
-            self.nodes.local,
-            self.nodes.sizes(),
-            skip,
-            self.masks,
-            self._codes,
-            self._parent,
-            only=None if first else turn,
-            before=self.baseline,
-            counted=self._counted,
-        )
-        if first:
-            self._rescore()
+        for o, lessons in due:
+            self.baseline = lessons.fit(
+                self.nodes.local,
+                self.nodes.sizes(),
+                skip,
+                self.masks,
+                self._codes,
+                self._parent,
+                only=o,
+                before=self.baseline,
+                counted=self._counted,
+            )
+        new = frozenset(o for o, _ in due) - self.judged
+        if new:
+            self.judged |= new
+            self._rescore(new)
         elif self.ticks % self._slots == 0:
             self.dispersion.refit()
 
-    def _rescore(self) -> None:
-        """Slices taken in while learning are judged by the first baseline from now on.
+    def _rescore(self, outcomes: frozenset[int]) -> None:
+        """Slices taken in while outcomes learned are judged by their first baseline from now on.
 
-        How they scattered around it is the first that is known of scatter.
+        How they scattered around it is the first that is known of scatter. What is expected of
+        the rows' other outcomes stays as it was.
         """
+        others = sorted(self.judged - outcomes - self._counted)
         for i in range(-len(self.tables.slices), 0):
-            new = self._judge(self.tables.slices[i].slice)
+            old, piece = self.tables.slices[i], without_carriers(self.tables.slices[i].slice)
+            new = self._judge(piece)
+            new.expected[: len(piece.weight), others] = old.expected[old.slice.weight > 0][
+                :, others
+            ]
             self.tables.replace(i, new)
             self.window[i] = new
             self.history.taught[i] = self.lesson(new.slice, new.expected)
@@ -295,6 +347,7 @@ class Monitor:
             self.tables,
             np.array([lesson.failures.sum(axis=0) for lesson in taught]),
             np.array([lesson.expected for lesson in taught]),
+            outcomes,
         )
 
     def slot(self, piece: Slice) -> int:
@@ -320,10 +373,10 @@ class Monitor:
 
     def _busy(self, elevated: set[str]) -> np.ndarray:
         """Outcomes whose counts are no sample of quiet history."""
-        busy = elevated | {
-            i.finding.outcome for i in self.incidents if i.finding.method is Method.EXCESS
-        }
-        return np.array([name in busy for name in self.settings.schema.outcomes])
+        names = self.settings.schema.outcomes
+        busy = elevated | {name for o, name in enumerate(names) if o not in self.judged}
+        busy |= {i.finding.outcome for i in self.incidents if i.finding.method is Method.EXCESS}
+        return np.array([name in busy for name in names])
 
     # --- excess -----------------------------------------------------------------------------
 
@@ -335,9 +388,10 @@ class Monitor:
         threshold, owed = thresholds(week * looks(self.tables), detection.false_alarms_per_week)
         young = surcharge(owed, (self.ticks - 1) / week)
         findings: list[Finding] = []
-        unexplained: dict[str, float] = {}
+        unexplained = dict.fromkeys(self.settings.schema.outcomes, 0.0)
         elevated: set[str] = set()
-        for o, outcome in enumerate(self.settings.schema.outcomes):
+        for o in sorted(self.judged):
+            outcome = self.settings.schema.outcomes[o]
             result: Attribution = attribute(
                 o,
                 self.tables,
@@ -416,8 +470,8 @@ class Monitor:
         )
 
     def _code_model(self, o: int) -> CodeModel | None:
-        if self._codes is None or self.baseline is None:
-            return None
+        if self._codes is None or self.baseline is None or o in self._counted:
+            return None  # what is counted has no usual codes
         return CodeModel(self._codes, self._parent, self.baseline.codes[o])
 
     def _by_codes(self, o: int, explained: tuple[Suspect, ...], threshold: float) -> list[Suspect]:
@@ -491,7 +545,7 @@ class Monitor:
             if old.slice.start != late.start:
                 continue
             self.nodes.observe(late, since=self.window[-1].slice.start + length)
-            coded = self._judge(merge(without_carriers(old.slice), late))
+            coded = self._judge(merge(without_carriers(old.slice), self._said(late)))
             sizes = self.nodes.sizes()
             self.gram.add(old, sizes, -1)
             self.gram.add(coded, sizes)
@@ -500,6 +554,7 @@ class Monitor:
             self.window[index] = coded
             self.failures[index] = Failures.of(coded)
             self.history.taught[index] = self.lesson(coded.slice, coded.expected)
+            self._departures.forget(self.history.taught[index].start)
             self.rewritten.append(coded)
             return True
         return False

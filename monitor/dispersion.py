@@ -104,7 +104,13 @@ class Dispersion:
                 if cells_too:
                     self._sample(o, h, tables.layout, observed, expected)
 
-    def begin(self, tables: Horizons, observed: np.ndarray, expected: np.ndarray) -> None:
+    def begin(
+        self,
+        tables: Horizons,
+        observed: np.ndarray,
+        expected: np.ndarray,
+        outcomes: frozenset[int] | None = None,
+    ) -> None:
         """See how counts scattered in the slices that taught the first baseline.
 
         Otherwise the first day after learning would believe the prior, which is too careful for
@@ -113,26 +119,29 @@ class Dispersion:
         Args:
             tables: the latest slices, by the first baseline.
             observed, expected: (slices, outcomes) failures, oldest first.
+            outcomes: whose first baseline it is; None is all.
         """
+        if outcomes is None:
+            outcomes = frozenset(range(expected.shape[1]))
         for h, span in enumerate(self._horizons):
             for end in range(len(observed), span - 1, -span):
                 fair = expected[end - span : end].sum(axis=0)
                 seen = observed[end - span : end].sum(axis=0)
-                for o in (int(o) for o in np.flatnonzero(fair > LEAST_EXPECTED)):
+                for o in outcomes.intersection(np.flatnonzero(fair > LEAST_EXPECTED).tolist()):
                     self._append((o, h, 0), np.array([[seen[o], fair[o]]]))
-        longest = len(observed) // SHOWN
-        for o, h, i, by_cell, fair_by_cell in self._large(tables, longest):
+        rated, longest = outcomes - self._counted, len(observed) // SHOWN
+        for o, h, i, by_cell, fair_by_cell in self._large(tables, longest, rated):
             if i % max(SNAPSHOT_TICKS // (2 * self._horizons[h]), 1) == 0:
                 self._sample(o, h, tables.layout, by_cell, fair_by_cell)
         self.refit()
-        for o, h, _, by_cell, fair_by_cell in self._large(tables, longest):
+        for o, h, _, by_cell, fair_by_cell in self._large(tables, longest, rated):
             self._watch(o, h, tables.layout, by_cell, fair_by_cell)
         self.refit()
 
     def _large(
-        self, tables: Horizons, longest: int
+        self, tables: Horizons, longest: int, outcomes: frozenset[int]
     ) -> Iterator[tuple[int, int, int, np.ndarray, np.ndarray]]:
-        """Past windows of the horizons up to `longest` slices, of outcomes that are not counted.
+        """Past windows of the horizons up to `longest` slices, of some outcomes.
 
         Yields:
             Outcome, horizon, number of the window, and its tables, in which only cells that expect
@@ -140,10 +149,9 @@ class Dispersion:
         """
         for h, span in enumerate(self._horizons):
             for i, (observed, expected) in enumerate(tables.past(span) if span <= longest else ()):
-                for o in range(len(observed)):
-                    if o not in self._counted:
-                        fair = np.where(expected[o] < LEAST_SHOWN, 0.0, expected[o])
-                        yield o, h, i, observed[o], fair
+                for o in sorted(outcomes):
+                    fair = np.where(expected[o] < LEAST_SHOWN, 0.0, expected[o])
+                    yield o, h, i, observed[o], fair
 
     def _sample(
         self, o: int, h: int, layout: Layout, observed: np.ndarray, expected: np.ndarray

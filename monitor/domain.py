@@ -307,6 +307,17 @@ class OutcomeCount:
 
 
 @dataclass(frozen=True, slots=True)
+class Misfit:
+    """Something in which log and configuration do not fit; a person should look at it."""
+
+    kind: str
+    """A stable word: never, constant, unique …"""
+    subject: str
+    """Name of the attribute or outcome."""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What one tick found: the core returns numbers, the edge counts and shows them."""
 
@@ -339,6 +350,10 @@ class Diagnosis:
     """Per outcome: the share of its excess that no cause explains (0 without excess)."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Stage → wall time; filled in by the caller, never read by a station."""
+    learning_outcomes: tuple[str, ...] = ()
+    """Outcomes without a verdict yet: their history is too short."""
+    misfits: tuple[Misfit, ...] = ()
+    """In what the log is no longer as it was."""
 
 
 @dataclass(frozen=True, slots=True)

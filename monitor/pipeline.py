@@ -58,8 +58,15 @@ class Pipeline:
         self.beginning: Callable[[], None] = lambda: None
         self.taken_in = 0
         self.session = Session(
-            config.settings, store, notifiers, config.store.keep, config.console.example_columns
+            config.settings,
+            store,
+            notifiers,
+            config.store.keep,
+            config.console.example_columns,
+            config.whens,
         )
+        for what in self.session.evolution.told:
+            _log.warning("the schema is not the one the store was written under", change=what)
         self.source = open_source(config, self.session.vocabulary, now)
         resumed = self.session.resumed
         for start, reason in self.session.damaged.items():

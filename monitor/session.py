@@ -16,9 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from monitor.checkpoint import Snapshot, Stored, restore, snapshot
+from monitor.checkpoint import Snapshot, restore, snapshot, translated
 from monitor.diagnosis import Monitor, Tick
-from monitor.domain import Incident, Notification, Rejected, Settings, datetime64, utc
+from monitor.domain import (
+    Change,
+    Incident,
+    Notification,
+    Rejected,
+    Settings,
+    State,
+    datetime64,
+    utc,
+)
 from monitor.edge.blobs import (
     arrays_from_bytes,
     arrays_to_bytes,
@@ -42,22 +51,52 @@ from monitor.edge.store import (
     Work,
 )
 from monitor.encoding import Coded
+from monitor.evolution import Meaning, Stored, conform, evolution
 from monitor.exhibits import Exhibition, Material
 from monitor.learning import LeastLearner
 from monitor.slices import Slice, empty
 from monitor.vocabulary import Vocabulary
 
 MEMORY, SESSION, VOCABULARY, FILLING = "memory", "session", "vocabulary", "filling"
-FINGERPRINT = "fingerprint"
+FINGERPRINT, MEANING = "fingerprint", "meaning"
 
 
 def fingerprint(settings: Settings) -> str:
-    """Changes with the schema and the window: stored slices then mean something else."""
+    """Changes with the schema and the window, of which releases before `MEANING` knew no more."""
     schema = asdict(settings.schema)
     if not settings.schema.counted:
         del schema["counted"]  # stores older than this setting go on
     text = repr((schema, asdict(settings.window)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def written_under(state: Mapping[str, bytes], settings: Settings) -> Meaning | None:
+    """What the stored numbers mean; None when they mean what they mean now, as far as is known.
+
+    Raises:
+        StoreError: the slices are of another length, or nobody knows what they mean.
+    """
+    if MEANING not in state:
+        mine = fingerprint(settings).encode()
+        if state.get(FINGERPRINT, mine) == mine:
+            return None
+        raise StoreError(
+            "the store was written by an earlier release under another [schema] or [window]: start "
+            "once with those of then, which writes them down, and change them after that"
+        )
+    try:
+        before = Meaning.from_json(json.loads(state[MEANING]))
+        length = before.window["slice_length"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"the stored schema cannot be read ({error!r}); restore a backup"
+        ) from error
+    if length != str(settings.window.slice_length):
+        raise StoreError(
+            f"the store's slices are {length} long, not {settings.window.slice_length}: set "
+            "`window.slice` back, or give this configuration a [store] url of its own"
+        )
+    return before
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +119,13 @@ class Session:
         notifiers: names in the outbox of every notification.
         keep: how long resolved incidents are kept, by the time of the events; None is for ever.
         example_columns: attributes whose values the pages may show in example rows.
+        whens: outcome → its `when`; another one makes it another outcome.
+
+    Attributes:
+        evolution: how the schema differs from the one that the store was written under.
 
     Raises:
-        StoreError: the store was written under another schema or window.
+        StoreError: the store was written with other slices, or not even its schema is known.
     """
 
     def __init__(
@@ -92,23 +135,21 @@ class Session:
         notifiers: tuple[str, ...] = (),
         keep: timedelta | None = KEPT_INCIDENTS,
         example_columns: Sequence[str] = (),
+        whens: Mapping[str, str] | None = None,
     ) -> None:
         self.settings, self.store, self.notifiers = settings, store, notifiers
         self._keep = keep
         saved = store.load()
         session = json.loads(saved.state.get(SESSION, b"{}"))
-        mine = fingerprint(settings).encode()
-        if saved.state.get(FINGERPRINT, mine) != mine:
-            raise StoreError(
-                "the store was written under another [schema] or [window]; "
-                "give this configuration a [store] url of its own"
-            )
+        self._meaning = Meaning.of(settings, whens or {})
+        self._before = written_under(saved.state, settings) or self._meaning
+        self.evolution = evolution(self._before, self._meaning, settings.detection.learning)
         texts = json.loads(saved.state.get(VOCABULARY, b"{}"))
         self.vocabulary = Vocabulary.from_json(settings.schema, texts)
         self.monitor = Monitor(
             settings, self.vocabulary, LeastLearner(settings.schema, settings.learner)
         )
-        self._written_fingerprint = FINGERPRINT in saved.state
+        self._written_meaning = MEANING in saved.state and self._before == self._meaning
         self._written_vocabulary = self._vocabulary_size() if texts else -1
         self._slices: dict[datetime, Coded] = {}
         self._incidents: dict[str, Incident] = {}
@@ -125,7 +166,7 @@ class Session:
             self._restore(saved.state, saved.slices, saved.damaged, session)
         # Rows may have come in before the first tick: they are behind the position.
         filling = arrays_from_bytes(saved.state[FILLING]) if FILLING in saved.state else {}
-        self.resumed = Resumed(saved.position, self.last_slice, tuple(_unpack(filling)))
+        self.resumed = Resumed(saved.position, self.last_slice, tuple(self._resume(filling)))
 
     def _restore(
         self,
@@ -134,42 +175,76 @@ class Session:
         damaged: Mapping[datetime, str],
         session: Mapping[str, Any],
     ) -> None:
-        width = len(self.settings.schema.attributes), len(self.settings.schema.outcomes)
-        incidents = tuple(incident_from(document) for document in session["incidents"])
-        restore(
-            self.monitor,
-            Snapshot(arrays_from_bytes(state[MEMORY]), session["document"], incidents),
-            self._whole(slices, damaged, width),
-        )
         self.last_slice = np.datetime64(session["last_slice"], "us")
+        incidents = tuple(incident_from(document) for document in session["incidents"])
+        if self.evolution.told:
+            self._remembers_more = True
+            incidents = self._without_ended(incidents)
+        memory = Snapshot(arrays_from_bytes(state[MEMORY]), session["document"], incidents)
+        if self.evolution.refit:
+            memory = translated(memory, self.monitor, self.evolution)
+        restore(self.monitor, memory, self._whole(slices, damaged))
         newest = state.get(LATEST_DIAGNOSIS)
         edges = () if newest is None else diagnosis_from(json.loads(newest)).edges
         self._exhibition.restore(session.get("exhibition", {}), incidents, edges)
 
+    def _without_ended(self, incidents: tuple[Incident, ...]) -> tuple[Incident, ...]:
+        """Those that go on; the others end here, for nothing will be heard of them again."""
+        assert self.last_slice is not None
+        at = utc(self.last_slice) + self.settings.window.slice_length
+        for incident in incidents:
+            if self.evolution.ends(incident) and incident.state is not State.RESOLVED:
+                end = replace(incident, state=State.RESOLVED, resolved_at=at, updated_at=at)
+                self._incidents[end.id] = end
+                if end.finding.method is self.settings.detection.report:
+                    self._news.append(Notification(end, Change.RESOLVED, at))
+        return tuple(i for i in incidents if not self.evolution.ends(i))
+
+    def _read(self, blob: bytes) -> Stored:
+        """A stored slice in today's columns."""
+        kept = slice_from_bytes(blob)
+        have = kept.columns or self._before.columns
+        if (kept.slice.values.shape[1], kept.slice.failed.shape[1]) != have.width:
+            raise StoreError("a stored slice has other columns than it says")
+        read = conform(kept.slice, kept.expected, have, self._meaning.columns)
+        if kept.columns is None and self.evolution.refit:
+            # Its columns have no names yet, and only this start knows what they were.
+            coded = Coded(read.slice, read.slice.values, read.expected)
+            self._slices.setdefault(utc(read.slice.start), coded)
+        return read
+
+    def _resume(self, filling: Mapping[str, np.ndarray]) -> Iterator[Slice]:
+        """Slices that had begun to fill, in today's columns."""
+        before = self._before.columns
+        for piece, unknown in _unpack(filling):
+            have = before.without(unknown)
+            kept = conform(piece, np.zeros(piece.failed.shape), have, self._meaning.columns)
+            if kept.unknown:
+                self.monitor.unknown[int(piece.start.astype(np.int64))] = kept.unknown
+            yield kept.slice
+
     def _whole(
-        self,
-        slices: Mapping[datetime, bytes],
-        damaged: Mapping[datetime, str],
-        width: tuple[int, int],
+        self, slices: Mapping[datetime, bytes], damaged: Mapping[datetime, str]
     ) -> Iterable[Stored]:
         """The slices in order of time; in the place of a damaged one none of its rows.
 
         What happened then is unknown: nothing failed and nothing succeeded.
         """
+        width = self._meaning.columns.width
         faults: dict[datetime, tuple[str, bytes]] = {}
         kept: list[Stored] = []
         for start in sorted({*slices, *damaged}):
             reason = damaged.get(start, "")
             if not reason:
                 try:
-                    kept.append(slice_from_bytes(slices[start], *width))
+                    kept.append(self._read(slices[start]))
                     continue
                 except StoreError as error:
                     reason = str(error)
             nothing = empty(datetime64(start), *width)
             instead = Coded(nothing, nothing.values, np.zeros((0, width[1])))
             kept.append(Stored(nothing, instead.expected))
-            faults[start] = reason, slice_to_bytes(instead)
+            faults[start] = reason, slice_to_bytes(instead, self._meaning.columns)
         if len(kept) > 1 and len(faults) == len(kept):
             # Not one of many can be read: that is no damage, but another program's work.
             raise StoreError(next(iter(faults.values()))[0])
@@ -209,7 +284,6 @@ class Session:
 
         What cannot be read is left out: a picture is not worth a tick.
         """
-        width = len(self.settings.schema.attributes), len(self.settings.schema.outcomes)
         stored: Mapping[datetime, bytes] = {}
         with suppress(StoreError):
             stored = self.store.slices(first, end)
@@ -219,7 +293,7 @@ class Session:
                 yield self._slices[start]
                 continue
             try:
-                kept = slice_from_bytes(stored[start], *width)
+                kept = self._read(stored[start])
             except StoreError:
                 continue
             local = self.monitor.nodes.local(kept.slice.values, kept.slice.start)
@@ -261,8 +335,9 @@ class Session:
             StoreError: nothing was written; the changes still wait.
         """
         state: dict[str, bytes] = {}
-        if not self._written_fingerprint:
+        if not self._written_meaning:
             state[FINGERPRINT] = fingerprint(self.settings).encode()
+            state[MEANING] = dumps(self._meaning.to_json())
         if self._remembers_more:
             now = snapshot(self.monitor)
             state[MEMORY] = arrays_to_bytes(now.arrays)
@@ -279,10 +354,10 @@ class Session:
         if self._vocabulary_size() != self._written_vocabulary:
             state[VOCABULARY] = dumps(self.vocabulary.to_json())
         if position is not None:
-            state[FILLING] = arrays_to_bytes(_pack(filling))
+            state[FILLING] = arrays_to_bytes(_pack(filling, self.monitor.unknown))
         self.store.commit(
             Work(
-                slices={start: slice_to_bytes(c) for start, c in self._slices.items()},
+                slices={start: self._write(c) for start, c in self._slices.items()},
                 drop_slices_before=self._oldest_kept(),
                 position=position,
                 state=state,
@@ -296,11 +371,15 @@ class Session:
                 drop_course_before=self._ago(KEPT_COURSE),
             )
         )
-        self._written_fingerprint = True
+        self._written_meaning = True
         self._written_vocabulary = self._vocabulary_size()
         self._slices, self._incidents, self._news = {}, {}, []
         self._rejected, self._newest, self._remembers_more = [], None, False
         self._material = Material()
+
+    def _write(self, coded: Coded) -> bytes:
+        unknown = self.monitor.unknown.get(int(coded.slice.start.astype(np.int64)), frozenset())
+        return slice_to_bytes(coded, self._meaning.columns, unknown)
 
     def _ago(self, length: timedelta) -> datetime | None:
         return None if self.last_slice is None else utc(self.last_slice) - length
@@ -317,10 +396,13 @@ class Session:
         return sum(self.vocabulary.size(a) for a in range(len(self.settings.schema.attributes)))
 
 
-def _pack(slices: Iterable[Slice]) -> dict[str, np.ndarray]:
+def _pack(slices: Iterable[Slice], unknown: Mapping[int, frozenset[int]]) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for piece in slices:
-        key = str(int(piece.start.astype(np.int64)))
+        start = int(piece.start.astype(np.int64))
+        key = str(start)
+        if start in unknown:
+            arrays[f"{key}.unknown"] = np.array(sorted(unknown[start]))
         arrays |= {
             f"{key}.values": piece.values,
             f"{key}.failed": piece.failed,
@@ -329,11 +411,13 @@ def _pack(slices: Iterable[Slice]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _unpack(arrays: Mapping[str, np.ndarray]) -> Iterable[Slice]:
+def _unpack(arrays: Mapping[str, np.ndarray]) -> Iterable[tuple[Slice, frozenset[int]]]:
+    """Slices, and the outcomes of which each says nothing."""
     for key in sorted({name.partition(".")[0] for name in arrays}, key=int):
-        yield Slice(
+        piece = Slice(
             np.datetime64(int(key), "us"),
             arrays[f"{key}.values"],
             arrays[f"{key}.failed"],
             arrays[f"{key}.weight"],
         )
+        yield piece, frozenset(np.asarray(arrays.get(f"{key}.unknown", ())).tolist())

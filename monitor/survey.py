@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.domain import MISSING, Batch, Rejected, Schema, WindowSettings, utc
+from monitor.domain import Batch, Misfit, Rejected, Schema, WindowSettings, utc
+from monitor.misfits import MIN_ROWS, Tally, misfits
 from monitor.vocabulary import Vocabulary
 
-MIN_ROWS = 100
-"""Rows below which everything looks odd."""
+ZONES = timedelta(hours=15)
+"""How far two zones can be apart."""
+
+OLD = timedelta(days=20 * 365)
+"""No log is so old, but one whose seconds are taken for milliseconds."""
 
 TOP = 3
 """Most frequent values shown."""
@@ -74,8 +78,10 @@ class Survey:
     """Reason → rows counted although something in them could not be read."""
     examples: tuple[Rejected, ...]
     """The first complaint of each reason."""
-    oddities: tuple[str, ...]
+    misfits: tuple[Misfit, ...]
     """What a person should look at before trusting the rest."""
+    strange_times: str
+    """What is odd about the event times; empty when nothing is."""
     outlook: Outlook | None
     """None without rows."""
 
@@ -85,25 +91,26 @@ def survey(
     schema: Schema,
     vocabulary: Vocabulary,
     window: WindowSettings,
-    limit: int,
+    now: datetime,
     learning: timedelta = timedelta(0),
 ) -> Survey:
-    """Count the first `limit` rows, or a few more: batches are not cut.
+    """Count the rows.
 
     Args:
         batches: of the source.
         schema, vocabulary: of the source.
         window: of the configuration.
-        limit: in rows.
+        now: the clock.
         learning: history needed before the first verdict.
     """
-    counts = [np.zeros(0, np.int64) for _ in schema.attributes]
-    missing = np.zeros(len(schema.attributes), np.int64)
-    failures = np.zeros(len(schema.outcomes), np.int64)
+    tally = Tally(schema)
     told: dict[str, Counter[str]] = defaultdict(Counter)
     examples: dict[str, Rejected] = {}
-    rows = 0
     ends: list[np.datetime64] = []
+    late = np.datetime64(now.astimezone(UTC).replace(tzinfo=None)) + np.timedelta64(
+        window.max_future
+    )
+    ahead = 0
     step = np.timedelta64(window.slice_length).astype("timedelta64[us]").astype(np.int64)
     filled: set[int] = set()
     for batch in batches:
@@ -112,17 +119,11 @@ def survey(
             told[one.result][one.reason] += one.count
             examples.setdefault(one.reason, one)
         if len(events):
-            rows += len(events)
             ends += [events.at.min(), events.at.max()]
+            ahead += int((events.at > late).sum())
             filled.update(np.unique(events.at.astype(np.int64) // step).tolist())
-            failures += events.failed.sum(axis=0)
-            missing += (events.values == MISSING).sum(axis=0)
-            for i in range(len(counts)):
-                seen = np.bincount(events.values[:, i] + 1, minlength=len(counts[i]) + 1)[1:]
-                seen[: len(counts[i])] += counts[i]
-                counts[i] = seen
-        if rows >= limit:
-            break
+            tally.add(events)
+    rows, counts = tally.rows, [values[:, 0] for values in tally.values]
     first, last = (utc(min(ends)), utc(max(ends))) if ends else (None, None)
     windows = max((last - first) / window.length, 1.0) if first and last else 1.0
     attributes = []
@@ -135,13 +136,13 @@ def survey(
                 attribute.tier,
                 values=int((counts[i] > 0).sum()),
                 frequent=int((counts[i] / windows >= window.min_count).sum()),
-                missing=int(missing[i]),
+                missing=rows - int(tally.present[i]),
                 top=tuple(top),
             )
         )
     outcomes = [
         OutcomeSurvey(name, int(count))
-        for name, count in zip(schema.outcomes, failures, strict=True)
+        for name, count in zip(schema.outcomes, tally.failures, strict=True)
     ]
     return Survey(
         rows,
@@ -153,7 +154,8 @@ def survey(
         told["excluded"].total(),
         dict(told["kept"]),
         tuple(examples.values()),
-        tuple(_oddities(rows, windows, attributes, outcomes, schema, window)),
+        tuple(_misfits(tally, windows, attributes, window)),
+        _strange_times(first, last, ahead, now),
         _outlook(rows, filled, attributes, schema, window, learning),
     )
 
@@ -178,41 +180,35 @@ def _outlook(
     )
 
 
-def _rows(count: int) -> str:
-    return f"{count:,} row{'s' * (count != 1)}"
-
-
-def _oddities(
-    rows: int,
-    windows: float,
-    attributes: list[AttributeSurvey],
-    outcomes: list[OutcomeSurvey],
-    schema: Schema,
-    window: WindowSettings,
-) -> Iterable[str]:
+def _misfits(
+    tally: Tally, windows: float, attributes: list[AttributeSurvey], window: WindowSettings
+) -> Iterable[Misfit]:
+    rows = tally.rows
     if rows < MIN_ROWS:
-        yield f"only {_rows(rows)}: too few to tell what is odd"
+        text = f"only {rows:,} row{'s' * (rows != 1)}: too few to tell what is odd"
+        yield Misfit("few", "", text)
         return
     if rows / windows < 100:
-        yield (
-            f"about {rows / windows:.0f} rows a window: too few to judge single values; "
-            "lengthen `window.length`"
+        text = f"about {rows / windows:.0f} rows a window: too few to judge single values; "
+        yield Misfit("few", "", f"{text}lengthen `window.length`")
+    yield from misfits(tally, [one.frequent for one in attributes], window.max_values)
+
+
+def _strange_times(first: datetime | None, last: datetime | None, ahead: int, now: datetime) -> str:
+    """Times of a wrong unit lie decades off, those of a wrong zone some hours ahead."""
+    if first is None or last is None:
+        return ""
+    if ahead and last - now > ZONES:
+        return (
+            f"{ahead:,} events lie in the future, up to {last:%Y-%m-%d}: is the unit of the "
+            "event time right?"
         )
-    codes = {attribute.name for attribute in schema.attributes if attribute.is_code}
-    for one in attributes:
-        if one.missing == rows:
-            yield f"attribute `{one.name}` never has a value; is its column the right one?"
-        elif one.values == 1 and one.name not in codes:
-            yield f"attribute `{one.name}` always has the same value: it can explain nothing"
-        elif one.values > rows / 2:
-            yield f"attribute `{one.name}` is almost unique to each row: it cannot be a cause"
-        elif one.frequent > window.max_values:
-            yield (
-                f"attribute `{one.name}` has {one.frequent} frequent values, "
-                f"more than `window.max_values` = {window.max_values}; the rest count as (other)"
-            )
-    for outcome in outcomes:
-        if not outcome.failures:
-            yield f"outcome `{outcome.name}` never happens; is its `when` right?"
-        elif outcome.failures > rows / 2:
-            yield f"outcome `{outcome.name}` happens in most rows; is its `when` turned round?"
+    if ahead:
+        hours = (last - now) / timedelta(hours=1)
+        return (
+            f"{ahead:,} events lie in the future, by up to {hours:.1f} hours: is the zone of the "
+            "event time right?"
+        )
+    if now - last > OLD:
+        return f"the newest event is of {last:%Y-%m-%d}: is the unit of the event time right?"
+    return ""

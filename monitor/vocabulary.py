@@ -29,6 +29,8 @@ class Vocabulary:
         self.max_codes = max_codes
         self._texts: list[list[str]] = [[OTHER_TEXT] for _ in schema.attributes]
         self._codes: list[dict[str, int]] = [{} for _ in schema.attributes]
+        self._gone: dict[str, list[str]] = {}
+        """Values of attributes that the schema has no more; stored rows still hold their codes."""
 
     def encode(self, attribute: int, texts: Sequence[str | None]) -> np.ndarray:
         """Codes of `texts` (usually a batch's distinct values), adding unseen ones.
@@ -67,7 +69,8 @@ class Vocabulary:
 
     def to_json(self) -> dict[str, list[str]]:
         """Everything needed to restore it: attribute → values in code order (without `other`)."""
-        return {a.name: self._texts[i][1:] for i, a in enumerate(self.schema.attributes)}
+        known = {a.name: self._texts[i][1:] for i, a in enumerate(self.schema.attributes)}
+        return self._gone | known
 
     @staticmethod
     def from_json(
@@ -75,6 +78,7 @@ class Vocabulary:
     ) -> Vocabulary:
         """Inverse of `to_json`."""
         vocabulary = Vocabulary(schema, max_codes)
+        vocabulary._gone = {name: old for name, old in texts.items() if name not in schema.names}
         for i, attribute in enumerate(schema.attributes):
             vocabulary._texts[i] += texts.get(attribute.name, [])
             vocabulary._codes[i] = {t: c for c, t in enumerate(vocabulary._texts[i]) if c}

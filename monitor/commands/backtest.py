@@ -13,8 +13,9 @@ import typer
 
 from monitor.commands.configuration import ConfigOption, read_configuration
 from monitor.commands.failure import mendable
-from monitor.commands.replaying import ReplayProgress, case_table, incident_table, wide_console
+from monitor.commands.replaying import ReplayProgress, case_table, incident_table
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import wide_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +69,7 @@ def backtest(
     with mendable():
         from monitor.backtest import run
 
-        console = wide_console()
+        console = wide_terminal()
         started = time.monotonic()
         span = [_day(text, settings.settings.window.zone) for text in (since, until)]
         with ReplayProgress(console) as progress:
@@ -125,6 +126,12 @@ def _show(console: Console, config: Config, outcome: Outcome, seconds: float) ->
         f"{document['rows']:,} rows, {document['rejected']} rejected, {document['ticks']:,} ticks "
         f"in {seconds:.0f} s; no incident open at {document['quiet_ticks']:,} ticks"
     )
+    learning = sum(outcome.told.series.learning)
+    if learning:
+        console.print(
+            f"no verdict at the first {learning:,} ticks, which `detection.learning` takes; rows "
+            "before --from do not teach: name an earlier day to judge these, too"
+        )
     for reason in outcome.rejected:
         console.print(f"  rejected: {reason}", style="yellow")
     if outcome.scores:

@@ -6,15 +6,20 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from monitor.commands.configuration import BAD_CONFIGURATION, ConfigOption, read_configuration
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import say, terminal
 
 if TYPE_CHECKING:
     from monitor.config import Config
+    from monitor.domain import Misfit
+    from monitor.edge.sample import Sample
     from monitor.survey import Outlook, Survey
 
 
@@ -25,15 +30,24 @@ def check(
         typer.Argument(
             metavar="[INPUT]...",
             help="Files or globs to look into; `-` is standard input. "
-            "Left out: those of the configuration that exist.",
+            "Left out: the source of the configuration.",
             show_default=False,
         ),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Look at so many rows.")] = 1_000_000,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Look at so many rows: of files the first and the last, of a stream the newest. "
+            "Left out: 1,000,000 of files, 20,000 of a stream.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
 ) -> None:
     """Check a configuration whole, and show what it makes of a log.
 
+    With a store at hand it also tells what a change of the configuration will cost.
     Ends with 78 if the configuration is wrong or does not fit the log.
     """
     from monitor.config import ConfigError, load
@@ -46,69 +60,134 @@ def check(
         report = _look_for_programs(load(config, os.environ), inputs or (), rows)
     except ConfigError as error:
         report = {"ok": False, "problems": [dataclasses.asdict(p) for p in error.problems]}
-    typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+    say(json.dumps(report, indent=2, ensure_ascii=False))
     if not report["ok"]:
         raise typer.Exit(BAD_CONFIGURATION)
 
 
-def _look(config: Config, inputs: Sequence[str], rows: int) -> Survey | None:
-    """The survey of the input; None if none was named and none exists.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was seen."""
+
+    found: Survey | None
+    """None where there is nothing yet."""
+    why_not: str
+    oddities: tuple[str, ...]
+    changes: tuple[str, ...]
+    """Against the store at hand."""
+
+    @property
+    def unreadable(self) -> bool:
+        """There is input, and nothing of it can be understood."""
+        return self.found is not None and not self.found.rows and bool(self.found.rejected)
+
+
+def _look(config: Config, inputs: Sequence[str], rows: int | None) -> Look:
+    """At a sample of the source, and at the store.
 
     Raises:
-        SourceError: the input does not fit the configuration.
+        SourceError: the input does not fit the configuration, or is away.
+        StoreError: the store cannot be opened, or the configuration cannot go on with it.
         UnusableError: a notifier cannot be made; its templates are rendered for that.
     """
-    from monitor.config import FilesSettings
-    from monitor.edge.files import FileSource
+    from monitor.commands.changes import changes
     from monitor.edge.notifiers.making import make_notifiers
+    from monitor.edge.sample import Sample
     from monitor.survey import survey
     from monitor.vocabulary import Vocabulary
 
     for notifier in make_notifiers(config, None):
         notifier.close()
-    vocabulary = Vocabulary(config.settings.schema)
-    if not inputs:
-        if not isinstance(config.source, FilesSettings) or not config.source.paths:
-            return None
-        if not FileSource(config, vocabulary, follow=True).files():
-            return None
-    source = FileSource(config, vocabulary, inputs or None, follow=False)
-    schema, window = config.settings.schema, config.settings.window
-    learning = config.settings.detection.learning
-    return survey(source.batches(), schema, vocabulary, window, rows, learning)
+    settings = config.settings
+    vocabulary = Vocabulary(settings.schema)
+    sample = Sample(config, vocabulary, inputs, rows)
+    told = tuple(changes(config))
+    why_not = sample.nothing_yet()
+    if why_not:
+        return Look(None, why_not, (), told)
+    found = survey(
+        sample.batches(),
+        settings.schema,
+        vocabulary,
+        settings.window,
+        datetime.now(UTC),
+        settings.detection.learning,
+    )
+    times = (found.strange_times,) if found.strange_times else ()
+    cured = (_with_cure(config, sample, misfit) for misfit in found.misfits)
+    return Look(found, "", (*_giveaways(config), *times, *cured), told)
 
 
-def _look_for_people(config: Config, inputs: Sequence[str], rows: int) -> None:
+def _with_cure(config: Config, sample: Sample, misfit: Misfit) -> str:
+    """What is odd, and what the log has instead."""
+    from monitor.config.problems import did_you_mean
+
+    names = config.settings.schema.names
+    if misfit.subject in names and misfit.kind == "never":
+        column = config.columns[names.index(misfit.subject)]
+        if column in sample.fields or not sample.fields:
+            return misfit.text
+        near = did_you_mean(column, sorted(sample.fields))
+        return f"{misfit.text} (there is no `{column}`; {near})"
+    held = []
+    for outcome in config.outcomes:
+        if outcome.name != misfit.subject or misfit.kind not in ("never", "always", "mostly"):
+            continue
+        for column in sorted(outcome.when.columns):
+            if column in sample.fields or not sample.fields:
+                held.append(f"`{column}` holds {sample.decoder.held(column)}")
+            else:
+                near = did_you_mean(column, sorted(sample.fields))
+                held.append(f"there is no `{column}`; {near}")
+    return " ".join([misfit.text, *([f"({'; '.join(held)})"] if held else [])])
+
+
+def _look_for_people(config: Config, inputs: Sequence[str], rows: int | None) -> None:
     from monitor.edge.notifiers.making import UnusableError
     from monitor.edge.source import SourceError
+    from monitor.edge.store import StoreError
 
     try:
-        found = _look(config, inputs, rows)
-    except (SourceError, UnusableError) as error:
-        typer.echo(str(error), err=True)
+        look = _look(config, inputs, rows)
+    except (SourceError, StoreError, UnusableError) as error:
+        say(str(error), err=True)
         raise typer.Exit(BAD_CONFIGURATION) from None
-    typer.echo(f"{config.path}: sound")
-    if found is None:
-        typer.echo("No input yet; name a file to see what the configuration makes of it.")
-    else:
-        _show(config, found)
+    say(f"{config.path}: sound")
+    for change in look.changes:
+        say(f"change: {change}")
+    if look.found is None:
+        say(f"No input yet: {look.why_not}.")
+        say("Name a file to see what the configuration makes of it.")
+        return
+    _show(config, look.found, look.oddities)
+    if look.unreadable:
+        say("nothing of it can be understood: the configuration does not fit", err=True)
+        raise typer.Exit(BAD_CONFIGURATION)
 
 
-def _look_for_programs(config: Config, inputs: Sequence[str], rows: int) -> dict[str, Any]:
+def _look_for_programs(config: Config, inputs: Sequence[str], rows: int | None) -> dict[str, Any]:
     from monitor.edge.notifiers.making import UnusableError
     from monitor.edge.source import SourceError
+    from monitor.edge.store import StoreError
 
     try:
-        found = _look(config, inputs, rows)
-    except (SourceError, UnusableError) as error:
+        look = _look(config, inputs, rows)
+    except (SourceError, StoreError, UnusableError) as error:
         problems = [
             {"where": str(config.path), "key": "", "message": line, "fix": ""}
             for line in str(error).split("\n")
         ]
         return {"ok": False, "problems": problems}
-    report: dict[str, Any] = {"ok": True, "problems": []}
+    found = look.found
+    report: dict[str, Any] = {"ok": True, "problems": [], "changes": list(look.changes)}
     if found is None:
         return report
+    if look.unreadable:
+        report["ok"] = False
+        report["problems"] = [
+            {"where": one.where, "key": "", "message": one.detail, "fix": ""}
+            for one in found.examples
+        ]
     return report | {
         "rows": found.rows,
         "first": found.first and found.first.isoformat(),
@@ -127,7 +206,7 @@ def _look_for_programs(config: Config, inputs: Sequence[str], rows: int) -> dict
             {"reason": one.reason, "where": one.where, "detail": one.detail}
             for one in found.examples
         ],
-        "oddities": [*_giveaways(config), *found.oddities],
+        "oddities": list(look.oddities),
     }
 
 
@@ -172,12 +251,11 @@ def _giveaways(config: Config) -> list[str]:
     ]
 
 
-def _show(config: Config, found: Survey) -> None:
-    from rich.console import Console
+def _show(config: Config, found: Survey, oddities: Sequence[str]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console()
+    console = terminal()
     rows = max(found.rows, 1)
     zone = config.settings.window.zone
     span = ""
@@ -237,5 +315,5 @@ def _show(config: Config, found: Survey) -> None:
         console.print(
             f"excluded: {found.excluded:,}, {share}, not `{where}` (`source.where`)", soft_wrap=True
         )
-    for oddity in (*_giveaways(config), *found.oddities):
+    for oddity in oddities:
         console.print(f"[yellow]look:[/] {escape(oddity)}", soft_wrap=True)

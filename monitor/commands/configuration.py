@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.commands.terminal import say
+
 if TYPE_CHECKING:
     from monitor.config import Config
 
@@ -34,6 +36,6 @@ def read_configuration(path: Path) -> Config:
     except ConfigError as error:
         count = len(error.problems)
         for problem in error.problems:
-            typer.echo(str(problem), err=True)
-        typer.echo(f"{count} problem{'s' * (count > 1)} in the configuration", err=True)
+            say(str(problem), err=True)
+        say(f"{count} problem{'s' * (count > 1)} in the configuration", err=True)
         raise typer.Exit(BAD_CONFIGURATION) from None

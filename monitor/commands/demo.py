@@ -14,8 +14,9 @@ import typer
 
 from monitor.commands.configuration import read_configuration
 from monitor.commands.failure import mendable
-from monitor.commands.replaying import ReplayProgress, case_table, incident_table, wide_console
+from monitor.commands.replaying import ReplayProgress, case_table, incident_table
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import wide_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,7 @@ def demo(
     """Replay real flights and a simulated booking day, and show the incidents."""
     if serve is None:
         serve = sys.stdout.isatty() and os.environ.get("SERVE", "1") != "0"
-    console = wide_console()
+    console = wide_terminal()
     with mendable(), tempfile.TemporaryDirectory(prefix="least-monitor-") as folder:
         flights = Path(__file__).parent.parent / "demo"
         console.print(SHORT_STORY if short else STORY)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.commands.replaying import wide_console
 from monitor.commands.stored import (
     ApiOption,
     JsonOption,
@@ -18,6 +17,7 @@ from monitor.commands.stored import (
     open_stored,
 )
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import say, wide_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,9 +45,9 @@ def explain(
         if as_json:
             from monitor.edge.documents import dumps, incident_history
 
-            typer.echo(dumps(incident_history(incident, history, label)).decode())
+            say(dumps(incident_history(incident, history, label)).decode())
         else:
-            _show(wide_console(), incident, history, label, opened.zone)
+            _show(wide_terminal(), incident, history, label, opened.zone)
 
 
 def _show(

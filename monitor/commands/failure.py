@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import typer
 
 from monitor.commands.configuration import BAD_CONFIGURATION
+from monitor.commands.terminal import say
 
 
 @contextmanager
@@ -25,8 +26,8 @@ def mendable() -> Iterator[None]:
     try:
         yield
     except UnusableError as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(BAD_CONFIGURATION) from None
     except (SourceError, StoreError, ServeError, LabelError, OSError) as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(1) from None

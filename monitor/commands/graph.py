@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.commands.replaying import wide_console
 from monitor.commands.stored import (
     ApiOption,
     JsonOption,
@@ -18,6 +17,7 @@ from monitor.commands.stored import (
     open_stored,
 )
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import say, wide_terminal
 
 if TYPE_CHECKING:
     from monitor.domain import Diagnosis, Edge
@@ -49,9 +49,9 @@ def graph(
         if as_json:
             document = diagnosis_document(diagnosis)
             wanted = ("at", "nodes", "delta", "fit_status", "edges")
-            typer.echo(dumps({name: document[name] for name in wanted}).decode())
+            say(dumps({name: document[name] for name in wanted}).decode())
         elif as_dot:
-            typer.echo(dot(edges, [count.outcome for count in diagnosis.outcomes]))
+            say(dot(edges, [count.outcome for count in diagnosis.outcomes]))
         else:
             _show(diagnosis, edges[:top])
 
@@ -87,7 +87,7 @@ def _show(diagnosis: Diagnosis, edges: Sequence[Edge]) -> None:
     table.add_column("weight", justify="right")
     for edge in edges:
         table.add_row(Text(edge.source), Text(edge.target), f"{edge.weight:.3f}")
-    console = wide_console()
+    console = wide_terminal()
     print_whole(console, table)
     console.print(
         f"{len(edges)} of {len(diagnosis.edges)} edges between {diagnosis.nodes} nodes at "

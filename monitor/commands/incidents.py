@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.commands.replaying import wide_console
 from monitor.commands.stored import (
     ApiOption,
     JsonOption,
@@ -19,6 +18,7 @@ from monitor.commands.stored import (
     open_stored,
 )
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import say, wide_terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -71,12 +71,12 @@ def incidents(
         if as_json:
             from monitor.edge.documents import dumps, incident_document
 
-            typer.echo(dumps({"incidents": [incident_document(i) for i in found]}).decode())
+            say(dumps({"incidents": [incident_document(i) for i in found]}).decode())
         elif found:
-            print_whole(wide_console(), _table(found, opened.zone))
-            typer.echo("`least-monitor explain ID` tells why.")
+            print_whole(wide_terminal(), _table(found, opened.zone))
+            say("`least-monitor explain ID` tells why.")
         else:
-            typer.echo("no incidents")
+            say("no incidents")
 
 
 def _since(text: str | None, now: datetime) -> datetime | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.commands.failure import mendable
-from monitor.commands.replaying import wide_console
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import say, wide_terminal
 
 if TYPE_CHECKING:
     from monitor.edge.tables import Table
@@ -120,7 +120,7 @@ def localize(
             leaves = _of_amounts(data, observed, expected)
         result = name_causes(leaves, Direction(chosen), Model(model), max_causes, depth)
     if json_path == "-":
-        typer.echo(json.dumps(result.to_json(), ensure_ascii=False, indent=1))
+        say(json.dumps(result.to_json(), ensure_ascii=False, indent=1))
         return
     _show(result)
     if json_path is not None:
@@ -197,7 +197,7 @@ def _of_windows(
     labels = {name: values for name, values in data.labels.items() if name != window}
     if not by_hand:
         for name in tell_the_window(labels, is_now):
-            typer.echo(
+            say(
                 f"column `{name}` is left out: none of its values is there both before and now",
                 err=True,
             )
@@ -242,7 +242,7 @@ def _show(result: Localization) -> None:
     from rich import box
     from rich.table import Table as Sheet
 
-    console = wide_console()
+    console = wide_terminal()
     if not result.causes:
         console.print(f"no cause stands out among {result.leaves:,} leaves")
         return

@@ -15,14 +15,6 @@ if TYPE_CHECKING:
     from monitor.scoring import Scores
 
 
-def wide_console() -> Console:
-    """A console that is wide enough for tables where there is no terminal to measure."""
-    from rich.console import Console
-
-    console = Console()
-    return console if console.is_terminal else Console(width=120)
-
-
 class ReplayProgress:
     """A live line of what the replay is at."""
 

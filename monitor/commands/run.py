@@ -13,6 +13,7 @@ import typer
 
 from monitor.commands.configuration import ConfigOption, read_configuration
 from monitor.commands.failure import mendable
+from monitor.commands.terminal import say
 
 if TYPE_CHECKING:
     from monitor.config import Config
@@ -41,7 +42,7 @@ def run(
         store = _open(settings)
         try:
             Daemon(settings, store, _now, Supervisor(os.environ)).run(
-                stop, lambda url: typer.echo(f"console and metrics: {url}", err=True)
+                stop, lambda url: say(f"console and metrics: {url}", err=True)
             )
         finally:
             store.close()
@@ -111,7 +112,7 @@ def _pass(settings: Config, store: Store) -> None:
     outbox.deliver()
     outbox.refresh()
     count = len(pipeline.session.monitor.open_incidents())
-    typer.echo(f"{len(ticks)} ticks, {count} incidents open", err=True)
+    say(f"{len(ticks)} ticks, {count} incidents open", err=True)
     _tell(rejections)
     if source.flow is Flow.PAUSED:
         raise SourceError(f"source paused: {source.detail}")
@@ -121,7 +122,7 @@ def _pass(settings: Config, store: Store) -> None:
 
 def _tell(rejections: Rejections) -> None:
     for line in rejections.lines():
-        typer.echo(line, err=True)
+        say(line, err=True)
 
 
 def _now() -> datetime:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.commands.replaying import wide_console
 from monitor.commands.stored import (
     ApiOption,
     JsonOption,
@@ -19,6 +18,7 @@ from monitor.commands.stored import (
     open_stored,
 )
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import say, wide_terminal
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,9 +78,9 @@ def add(
     with open_stored(config, store, api, token_file, changes=True) as opened:
         silence = opened.store.add_silence(silence)
         if as_json:
-            typer.echo(dumps(silence_document(silence, now)).decode())
+            say(dumps(silence_document(silence, now)).decode())
         else:
-            typer.echo(f"silence {silence.id} until {_time(silence.ends_at, opened.zone)}")
+            say(f"silence {silence.id} until {_time(silence.ends_at, opened.zone)}")
 
 
 @app.command("list")
@@ -100,14 +100,14 @@ def list_(
         found = [s for s in opened.store.silences() if everything or now < s.ends_at]
         if as_json:
             documents = [silence_document(silence, now) for silence in found]
-            typer.echo(dumps({"silences": documents}).decode())
+            say(dumps({"silences": documents}).decode())
             return
         if found:
-            print_whole(wide_console(), _table(found, opened.zone, now))
+            print_whole(wide_terminal(), _table(found, opened.zone, now))
         else:
-            typer.echo("no silences")
+            say("no silences")
         for window in opened.maintenance:
-            typer.echo(_window(window, now, opened.zone))
+            say(_window(window, now, opened.zone))
 
 
 @app.command()
@@ -123,7 +123,7 @@ def expire(
     with open_stored(config, store, api, token_file, changes=True) as opened:
         actor = by or getpass.getuser()
         ended = opened.store.expire_silence(silence, datetime.now(UTC), actor)
-        typer.echo(f"silence {ended.id} has ended")
+        say(f"silence {ended.id} has ended")
 
 
 def _table(found: Sequence[Silence], zone: tzinfo, now: datetime) -> Table:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.commands.tables import print_whole
+from monitor.commands.terminal import say, terminal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -161,7 +162,6 @@ def _write_all(
     pace: float | None,
 ) -> None:
     """Write every file, in step with the wall clock if paced."""
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -181,7 +181,7 @@ def _write_all(
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=terminal(stderr=True),
     ) as progress:
         task = progress.add_task("simulating half hours", total=slices)
         for at, end, bookings in _portions(world, first, slices, per):
@@ -208,7 +208,6 @@ def _stream_all(
     speed: float | None,
 ) -> None:
     """Send every booking, in step with the wall clock if paced."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from monitor.simulation.stream import Stream, StreamError, stream
@@ -222,7 +221,7 @@ def _stream_all(
                 TextColumn("{task.description}"),
                 BarColumn(),
                 TimeRemainingColumn(),
-                console=Console(stderr=True),
+                console=terminal(stderr=True),
             ) as progress:
                 task = progress.add_task(f"sending to {topic}", total=float(slices))
 
@@ -236,10 +235,10 @@ def _stream_all(
         finally:
             to.close()
     except StreamError as error:
-        typer.echo(str(error), err=True)
+        say(str(error), err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo(f"stopped after {rows:,} bookings", err=True)
+        say(f"stopped after {rows:,} bookings", err=True)
 
 
 def _portions(
@@ -272,7 +271,6 @@ def _portions(
 
 
 def _show(planned: tuple[Planned, ...], output: Path | None) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(
@@ -291,4 +289,4 @@ def _show(planned: tuple[Planned, ...], output: Path | None) -> None:
             f"{incident.expected_excess:,.0f} over {incident.expected_usual:,.0f}",
             style=None if incident.detectable else "dim",
         )
-    print_whole(Console(), table)
+    print_whole(terminal(), table)

@@ -12,6 +12,7 @@ import typer
 from monitor.commands.configuration import read_configuration
 from monitor.commands.failure import mendable
 from monitor.commands.stored import JsonOption, StoreConfigOption, StoreOption
+from monitor.commands.terminal import say
 
 if TYPE_CHECKING:
     from monitor.edge.store.database import Database
@@ -50,7 +51,7 @@ def backup(
         from monitor.edge.store import upkeep
 
         written = upkeep.backup(database, target)
-        typer.echo(f"{target}: {written / 1e6:.1f} MB")
+        say(f"{target}: {written / 1e6:.1f} MB")
 
 
 @app.command()
@@ -72,21 +73,21 @@ def verify(
                 "slices_without_checksum": report.unchecked,
                 "findings": [{"place": f.place, "trouble": f.trouble} for f in report.findings],
             }
-            typer.echo(dumps(document).decode())
+            say(dumps(document).decode())
         else:
-            typer.echo(f"schema version {report.revision}")
+            say(f"schema version {report.revision}")
             for table, rows in report.rows.items():
-                typer.echo(f"{table:<18}{rows:>10}")
+                say(f"{table:<18}{rows:>10}")
             if report.first is not None and report.last is not None:
-                typer.echo(
+                say(
                     f"slices from {report.first:%Y-%m-%d %H:%M} to {report.last:%Y-%m-%d %H:%M} UTC"
                 )
             if report.unchecked:
-                typer.echo(f"{report.unchecked} slices of an earlier release have no checksum")
+                say(f"{report.unchecked} slices of an earlier release have no checksum")
             for finding in report.findings:
-                typer.echo(f"DAMAGED {finding.place}: {finding.trouble}", err=True)
+                say(f"DAMAGED {finding.place}: {finding.trouble}", err=True)
             if not report.findings:
-                typer.echo("all is as it was written")
+                say("all is as it was written")
         if report.findings:
             raise typer.Exit(1)
 
@@ -98,4 +99,4 @@ def compact(config: StoreConfigOption = None, store: StoreOption = None) -> None
         from monitor.edge.store import upkeep
 
         before, after = upkeep.compact(database)
-        typer.echo(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")
+        say(f"{before / 1e6:.1f} MB before, {after / 1e6:.1f} MB now")

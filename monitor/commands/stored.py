@@ -18,6 +18,7 @@ import typer
 
 from monitor.commands.configuration import read_configuration
 from monitor.commands.failure import mendable
+from monitor.commands.terminal import say
 
 if TYPE_CHECKING:
     from monitor.config import Config, MaintenanceWindow
@@ -235,4 +236,4 @@ def _running(settings: Config, token: str | None, changes: bool) -> Archive | No
 
 
 def _note(text: str) -> None:
-    typer.echo(text, err=True)
+    say(text, err=True)

@@ -337,13 +337,18 @@ class Config:
     console: ConsoleSettings = ConsoleSettings()
 
     @property
+    def whens(self) -> dict[str, str]:
+        """Outcome → its `when`, as text."""
+        return {outcome.name: outcome.when.text for outcome in self.outcomes}
+
+    @property
     def reading(self) -> str:
         """How rows become events, as text: equal readings see equal events in equal rows.
 
         `settings` knows the outcomes by name only; a stored replay must not outlive a change of
         their `when`.
         """
-        whens = [(outcome.name, outcome.when.text) for outcome in self.outcomes]
+        whens = list(self.whens.items())
         files = self.source if isinstance(self.source, FilesSettings) else FilesSettings()
         where = self.source.where.text if self.source.where else None
         cells = (self.cells, where)

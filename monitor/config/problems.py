@@ -128,10 +128,21 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
     >>> closest("Warnin", ["info", "warning"])
     'warning'
+    >>> closest("http_status", ["at", "response.httpStatus"])
+    'response.httpStatus'
     """
     by_case = {name.lower(): name for name in known}
+    plain, inner = _plain(word), _plain(word.rpartition(".")[2])
+    alike = {_plain(name.rpartition(".")[2]): name for name in by_case.values()}
+    alike |= {_plain(name): name for name in by_case.values()}
+    if plain in alike or inner in alike:  # spelt otherwise, or in another table
+        return alike[plain if plain in alike else inner]
     close = difflib.get_close_matches(word.lower(), by_case, n=1, cutoff=0.6)
     return by_case[close[0]] if close else None
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
 def apply_environment(document: dict[str, Any], environ: Mapping[str, str]) -> dict[Location, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from zipfile import BadZipFile
@@ -10,26 +11,37 @@ from zipfile import BadZipFile
 import numpy as np
 import pyarrow as pa
 
-from monitor.checkpoint import Stored
 from monitor.domain import datetime64
 from monitor.edge.store import StoreError
 from monitor.encoding import Coded
+from monitor.evolution import Columns, Stored
 from monitor.slices import Slice
 
 
-def slice_to_bytes(coded: Coded) -> bytes:
-    """A scored slice as an Arrow stream; the start is the schema's metadata."""
+def slice_to_bytes(
+    coded: Coded, columns: Columns | None = None, unknown: frozenset[int] = frozenset()
+) -> bytes:
+    """A scored slice as an Arrow stream; the schema's metadata have its start and its columns.
+
+    Args:
+        coded: scored.
+        columns: what its columns are, so that another schema can read it.
+        unknown: outcomes of which its rows say nothing: they get no name.
+    """
     piece = coded.slice
-    columns: dict[str, pa.Array] = {}
+    metadata = {"start": str(int(piece.start.astype(np.int64)))}
+    if columns is not None:
+        metadata["columns"] = json.dumps(columns.without(unknown).to_json())
+    arrays: dict[str, pa.Array] = {}
     for a, column in enumerate(piece.values.T):
-        columns[f"v{a}"] = pa.array(column)
+        arrays[f"v{a}"] = pa.array(column)
     for o, column in enumerate(piece.failed.T):
-        columns[f"f{o}"] = pa.array(column)
+        arrays[f"f{o}"] = pa.array(column)
     for o, column in enumerate(coded.expected.T):
-        columns[f"e{o}"] = pa.array(column)
-    columns["n"] = pa.array(piece.weight)
-    batch = pa.record_batch(columns)
-    batch = batch.replace_schema_metadata({"start": str(int(piece.start.astype(np.int64)))})
+        arrays[f"e{o}"] = pa.array(column)
+    arrays["n"] = pa.array(piece.weight)
+    batch = pa.record_batch(arrays)
+    batch = batch.replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -37,28 +49,33 @@ def slice_to_bytes(coded: Coded) -> bytes:
     return bytes(sink.getvalue())
 
 
-def slice_from_bytes(blob: bytes, attributes: int, outcomes: int) -> Stored:
-    """Inverse of `slice_to_bytes`.
+def slice_from_bytes(blob: bytes) -> Stored:
+    """Inverse of `slice_to_bytes`, with the columns that it was written with.
 
     Raises:
-        StoreError: the blob is damaged, or was written under another schema.
+        StoreError: the blob is damaged.
     """
     try:
         with pa.ipc.open_stream(blob) as reader:
-            start = np.datetime64(int(reader.schema.metadata[b"start"]), "us")
+            metadata = reader.schema.metadata
+            start = np.datetime64(int(metadata[b"start"]), "us")
             table = reader.read_all()
-        values = [table[f"v{a}"].to_numpy() for a in range(attributes)]
-        failed = [table[f"f{o}"].to_numpy() for o in range(outcomes)]
-        expected = [table[f"e{o}"].to_numpy() for o in range(outcomes)]
+        values, failed, expected = (
+            np.column_stack([table[name].to_numpy() for name in _numbered(kind, table)])
+            for kind in "vfe"
+        )
         weight = table["n"].to_numpy()
+        columns = (
+            Columns.from_json(json.loads(metadata[b"columns"])) if b"columns" in metadata else None
+        )
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"a stored slice cannot be read ({error}); was [schema] changed? Use a new [store] url"
-        ) from error
-    return Stored(
-        Slice(start, np.column_stack(values), np.column_stack(failed), weight),
-        np.column_stack(expected),
-    )
+        raise StoreError(f"a stored slice cannot be read: {error}") from error
+    return Stored(Slice(start, values, failed, weight), expected, columns)
+
+
+def _numbered(kind: str, table: pa.Table) -> list[str]:
+    """Names of the columns of one kind, by number."""
+    return sorted((n for n in table.column_names if n[0] == kind), key=lambda name: int(name[1:]))
 
 
 def slice_fault(blob: bytes, start: datetime) -> str:

@@ -23,6 +23,7 @@ from monitor.domain import (
     Finding,
     Incident,
     Method,
+    Misfit,
     Notification,
     OutcomeCount,
     Severity,
@@ -277,6 +278,10 @@ def diagnosis_document(diagnosis: Diagnosis) -> Document:
         "findings": [finding_document(finding) for finding in diagnosis.findings],
         "unexplained": {k: _number(v) for k, v in diagnosis.unexplained.items()},
         "seconds": {k: _number(v) for k, v in diagnosis.seconds.items()},
+        "learning_outcomes": list(diagnosis.learning_outcomes),
+        "misfits": [
+            {"kind": m.kind, "subject": m.subject, "text": m.text} for m in diagnosis.misfits
+        ],
     }
 
 
@@ -304,4 +309,6 @@ def diagnosis_from(document: Mapping[str, Any]) -> Diagnosis:
         findings=tuple(finding_from(finding) for finding in document["findings"]),
         unexplained={k: float(v) for k, v in document["unexplained"].items()},
         seconds={k: float(v) for k, v in document["seconds"].items()},
+        learning_outcomes=tuple(document.get("learning_outcomes", ())),
+        misfits=tuple(Misfit(**misfit) for misfit in document.get("misfits", ())),
     )

@@ -54,7 +54,7 @@ class JsonLinesReader:
         self.body, self.body_line = log.start, 0
         sample = [object_of(text) for text in self._sampled(log.peek(SAMPLE_BYTES))]
         rows: list[dict[str, Any]] = [row for row in sample if isinstance(row, dict)]
-        self.names = {name for row in rows for name in _names(row)}
+        self.names = {name for row in rows for name in names_in(row)}
         self.types: dict[str, pa.DataType | None] = {
             name: _type_of([field_of(row, name) for row in rows]) for name in self.needed
         }
@@ -227,11 +227,12 @@ def spellings(name: str) -> tuple[tuple[str, ...], ...]:
     return tuple(ways)
 
 
-def _names(row: dict[str, Any], prefix: str = "") -> Iterator[str]:
+def names_in(row: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """Its fields, and those of tables in it by their dotted names."""
     for name, value in row.items():
         yield prefix + name
         if isinstance(value, dict):
-            yield from _names(value, f"{prefix}{name}.")
+            yield from names_in(value, f"{prefix}{name}.")
 
 
 def object_of(line: bytes) -> dict[str, Any] | str:

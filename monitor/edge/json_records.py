@@ -66,10 +66,17 @@ class RecordDecoder:
         config: names the columns and their meaning.
         vocabulary: codes the values; it grows.
         event_id: column that names an event.
+        decoder: of columns; None makes one.
     """
 
-    def __init__(self, config: Config, vocabulary: Vocabulary, event_id: str | None = None) -> None:
-        self._decoder = Decoder(config, vocabulary)
+    def __init__(
+        self,
+        config: Config,
+        vocabulary: Vocabulary,
+        event_id: str | None = None,
+        decoder: Decoder | None = None,
+    ) -> None:
+        self._decoder = decoder or Decoder(config, vocabulary)
         self._event_id = event_id
         self._needed = tuple(sorted(self._decoder.required))
 

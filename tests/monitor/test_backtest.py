@@ -183,6 +183,8 @@ def test_the_command_prints_a_summary_and_writes_json(desk: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "recall@1" in done.output
     assert "airline=MU" in done.output
+    learned = sum(replayed(desk).told.series.learning)
+    assert f"no verdict at the first {learned} ticks" in done.output
     document = json.loads(out.read_bytes())
     assert document["incidents"][0]["cause"] == {"airline": ["MU"]}
     assert out.read_bytes() == dumps(replayed(desk).document) + b"\n"

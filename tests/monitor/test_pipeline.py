@@ -85,7 +85,7 @@ class Desk:
     def rows(self) -> int:
         """Rows in the store: in slices, filling or set aside."""
         saved = self.store.load()
-        in_slices = sum(slice_from_bytes(b, 1, 1).slice.rows for b in saved.slices.values())
+        in_slices = sum(slice_from_bytes(b).slice.rows for b in saved.slices.values())
         filling = sum(piece.rows for piece in self.pipeline.filling.values())
         return in_slices + filling + sum(self.store.rejected().values())
 

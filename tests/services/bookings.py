@@ -88,10 +88,9 @@ def stored(store: Store, config: Config) -> Told:
     vocabulary = Vocabulary.from_json(
         config.settings.schema, json.loads(saved.state.get("vocabulary", b"{}"))
     )
-    width = len(config.settings.schema.attributes), len(config.settings.schema.outcomes)
     pieces = [
         (piece.start, piece.values, piece.failed, piece.weight)
-        for piece in (slice_from_bytes(blob, *width).slice for blob in saved.slices.values())
+        for piece in (slice_from_bytes(blob).slice for blob in saved.slices.values())
     ]
     filling = arrays_from_bytes(saved.state["filling"]) if "filling" in saved.state else {}
     for key in sorted({name.partition(".")[0] for name in filling}):

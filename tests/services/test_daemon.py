@@ -137,7 +137,7 @@ class Platform:
         store = open_store(f"sqlite:///{self.folder / 'least-monitor.db'}")
         try:
             saved = store.load()
-            rows = sum(slice_from_bytes(b, 6, 2).slice.rows for b in saved.slices.values())
+            rows = sum(slice_from_bytes(b).slice.rows for b in saved.slices.values())
             filling = arrays_from_bytes(saved.state["filling"])
             rows += sum(int(a.sum()) for name, a in filling.items() if name.endswith(".weight"))
             return rows + sum(store.rejected().values())

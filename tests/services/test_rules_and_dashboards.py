@@ -38,6 +38,7 @@ from monitor.domain import (
     Finding,
     Incident,
     Method,
+    Misfit,
     OutcomeCount,
     Rejected,
     State,
@@ -118,6 +119,7 @@ TICK = Diagnosis(
     findings=(FINDING,),
     unexplained={"reserve": 0.1, "pay": 0.0},
     seconds={"learn": 0.4, "search": 0.1},
+    misfits=(Misfit("vanished", "fare_source", "attribute `fare_source` is gone"),),
 )
 
 

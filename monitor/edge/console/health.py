@@ -46,6 +46,7 @@ def health(
     return [
         _source(status, rejected),
         _ticks(status),
+        *_log(status),
         _learner(status),
         _store(status),
         _lease(status, lease),
@@ -76,6 +77,18 @@ def _ticks(status: Status) -> Part:
     if tick.learning:
         return Part("Ticks", "unsure", "learning", f"{told}; the newest ends", tick.at)
     return Part("Ticks", "good", "running", f"{told}; the newest ends", tick.at)
+
+
+def _log(status: Status) -> list[Part]:
+    """What a person should look at; nothing while the log is as it was."""
+    tick = status.diagnosis
+    if tick is None:
+        return []
+    parts = [Part("Log", "bad", "changed", misfit.text, tick.at) for misfit in tick.misfits]
+    if tick.learning_outcomes and not tick.learning:
+        names = ", ".join(tick.learning_outcomes)
+        parts.append(Part("Outcomes", "unsure", "learning", f"no verdict yet on {names}"))
+    return parts
 
 
 def _learner(status: Status) -> Part:

@@ -134,6 +134,8 @@ _TICK = closed(
     paths_truncated=FLAG,
     unexplained={"type": "object", "additionalProperties": ref("Number")},
     seconds={"type": "object", "additionalProperties": ref("Number")},
+    learning_outcomes=listed(TEXT),
+    misfits=listed(closed(kind=TEXT, subject=TEXT, text=TEXT)),
 )
 
 _STATUS = closed(

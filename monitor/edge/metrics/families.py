@@ -158,6 +158,21 @@ def _tick_families(diagnosis: Diagnosis) -> Iterator[Metric]:
     yield single(
         "learning", "1 while the history is too short to judge, else 0.", diagnosis.learning
     )
+    yield labelled(
+        "outcome_learning",
+        "1 while an outcome has no verdict yet, for its history is too short; else 0.",
+        ["outcome"],
+        [
+            ([count.outcome], float(count.outcome in diagnosis.learning_outcomes))
+            for count in diagnosis.outcomes
+        ],
+    )
+    yield labelled(
+        "misfit",
+        "1 for what is no longer in the log as it was: vanished, more_missing or silent.",
+        ["kind", "subject"],
+        [([misfit.kind, misfit.subject], 1.0) for misfit in diagnosis.misfits],
+    )
     yield single(
         "data_gap", "1 when the newest slice is empty against habit, else 0.", diagnosis.gap
     )

@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from monitor.edge.store import StoreError, StoreFailedError, Trouble
+from monitor.edge.store.errors import StoreMissingError
 
 _WRITER_LOCK = 0x1EA57
 """PostgreSQL advisory lock: one writer at a time, as SQLite has it anyway."""
@@ -60,7 +61,7 @@ class Database:
                     raise StoreError("use 'memory:' for a store that forgets at exit")
                 path = Path(str(parsed.database))
                 if not create and not path.exists():
-                    raise StoreError(
+                    raise StoreMissingError(
                         f"there is no store at {path.absolute()}: nothing has run with it yet, "
                         "or [store] url is relative to another directory"
                     )

@@ -28,6 +28,10 @@ class StoreFailedError(StoreError):
         self.trouble = trouble
 
 
+class StoreMissingError(StoreError):
+    """There is no store yet."""
+
+
 class IncidentNotFoundError(StoreError):
     """No incident, or more than one, answers to the id."""
 
