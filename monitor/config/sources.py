@@ -23,6 +23,7 @@ from monitor.config.model import (
     TlsSettings,
 )
 from monitor.config.problems import Complaints
+from monitor.domain import bounded
 
 _files = FilesSettings()
 _kafka = KafkaSettings((), ())
@@ -243,7 +244,11 @@ def _start(text: str, complaints: Complaints) -> timedelta | datetime | Literal[
     if at.tzinfo is None:
         complaints.add(here, f"{text!r} names no time zone", f"write {text}Z for UTC")
         return "beginning"
-    return at.astimezone(UTC)
+    try:
+        return bounded(at)
+    except ValueError as error:
+        complaints.add(here, f"{text!r} {error}", f"write {fix}")
+        return "beginning"
 
 
 def _tls(section: KafkaSection, base: Path, complaints: Complaints) -> TlsSettings | None:

@@ -202,7 +202,7 @@ class Remote:
 def _silence(document: dict[str, Any]) -> Silence:
     return Silence(
         id=document["id"],
-        matchers=tuple(Matcher.parse(text) for text in document["match"]),
+        matchers=tuple(Matcher.stored(text) for text in document["match"]),
         starts_at=documents.time_from(document["starts_at"]),
         ends_at=documents.time_from(document["ends_at"]),
         created_at=documents.time_from(document["created_at"]),

@@ -20,7 +20,7 @@ from monitor.edge.http.bodies import json_body, new_silence
 from monitor.edge.http.problems import Refusal
 from monitor.edge.http.questions import MOST, PAGE, Question, cursor
 from monitor.edge.remote import store_identity
-from monitor.edge.silences import Hush, Silence, described, hushed
+from monitor.edge.silences import Hush, Silence, described, hushed, listed
 from monitor.edge.silences import until as open_until
 from monitor.edge.status import AppState
 from monitor.edge.store import IncidentQuery, Seen, Verdict
@@ -204,7 +204,7 @@ class Api:
         _nothing_asked(request)
         now = datetime.now(UTC)
         body = {
-            "silences": [documents.silence_document(s, now) for s in self._state.store.silences()],
+            "silences": [documents.silence_document(s, now) for s in listed(self._state.store, now)],
             "maintenance": [
                 {
                     "match": [str(matcher) for matcher in window.matchers],

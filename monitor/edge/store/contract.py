@@ -179,7 +179,7 @@ class Store(Protocol):
         ...
 
     def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
-        """The newest first; only those that hold at `active_at` if that is given."""
+        """The newest first: of all at most `limit`, or every one that holds at `active_at`."""
         ...
 
     def told(self, notifier: str) -> tuple[Incident, ...]:

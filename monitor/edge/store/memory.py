@@ -351,7 +351,8 @@ class MemoryStore:
         """See `Store`."""
         with self._lock:
             found = [s for s in self._silences.values() if active_at is None or s.active(active_at)]
-        return sorted(found, key=lambda s: (s.created_at, s.id), reverse=True)[:limit]
+        found.sort(key=lambda s: (s.created_at, s.id), reverse=True)
+        return found[:limit] if active_at is None else found
 
     def told(self, notifier: str) -> tuple[Incident, ...]:
         """See `Store`."""
