@@ -132,32 +132,34 @@ class Silencer:
 
     store: Store
     windows: Sequence[MaintenanceWindow] = ()
-    _at: datetime | None = None
-    _active: tuple[Silence, ...] = field(default=())
+    _seen: tuple[datetime | None, tuple[Silence, ...]] = None, ()
+    """When it looked, and what held; replaced whole, for several threads ask."""
     _complained: set[str] = field(default_factory=set)
 
     def __call__(self, incident: Incident, now: datetime) -> tuple[str, datetime] | None:
         """As `bundling.Quiet`."""
-        self._look(now)
-        found = hushed(incident, self._active, self.windows, now)
+        found = hushed(incident, self._look(now), self.windows, now)
         return None if found is None else (found.reason, found.until)
 
     def count(self, now: datetime) -> int:
         """Silences and windows that hold."""
-        self._look(now)
-        return len(self._active) + sum(until(window, now) is not None for window in self.windows)
+        return len(self._look(now)) + sum(until(window, now) is not None for window in self.windows)
 
-    def _look(self, now: datetime) -> None:
-        if now != self._at:
-            self._at, self._active = now, tuple(self.store.silences(active_at=now))
-            for silence in self._active:
-                if silence.fault and silence.id not in self._complained:
-                    self._complained.add(silence.id)
-                    _log.warning(
-                        "a silence cannot be understood and silences nothing; add it anew",
-                        silence=silence.id,
-                        why=silence.fault,
-                    )
+    def _look(self, now: datetime) -> tuple[Silence, ...]:
+        at, active = self._seen
+        if now == at:
+            return active
+        active = tuple(self.store.silences(active_at=now))
+        self._seen = now, active
+        for silence in active:
+            if silence.fault and silence.id not in self._complained:
+                self._complained.add(silence.id)
+                _log.warning(
+                    "a silence cannot be understood and silences nothing; add it anew",
+                    silence=silence.id,
+                    why=silence.fault,
+                )
+        return active
 
 
 def listed(store: Store, now: datetime) -> list[Silence]:

@@ -270,7 +270,9 @@ class MemoryStore:
         with self._lock:
             return [r for reason in sorted(self._records) for r in self._records[reason]][:limit]
 
-    def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
+    def due(
+        self, now: datetime, limit: int = 1000, notifier: str | None = None
+    ) -> list[OutboxItem]:
         """See `Store`."""
         with self._lock:
             waiting: set[tuple[str, str]] = set()
@@ -281,7 +283,7 @@ class MemoryStore:
                     key = (item.notifier, item.notification.incident.id)
                     if outgoing.next_at is not None and outgoing.next_at > now:
                         waiting.add(key)
-                    if key not in waiting:
+                    if key not in waiting and notifier in (None, item.notifier):
                         found.append(item)
             return found[:limit]
 
