@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from monitor.config import Config, KafkaSettings
 from monitor.domain import datetime64
 from monitor.edge.json_records import RecordDecoder
-from monitor.edge.kafka.judge import Judge
+from monitor.edge.judge import Judge
 from monitor.edge.kafka.places import Place
 from monitor.edge.kafka.sampling import newest_records
 from monitor.edge.kafka.sorting import Taken

@@ -87,9 +87,10 @@ class Outbox:
 
     def _keep_house(self) -> None:
         """What concerns all of them: what is for nobody any more, and the figures."""
+        now = self._now()
         for count in self._store.outbox():
             if count.status == "pending" and count.notifier not in self._lanes:
-                self._park(count.notifier)
+                self._park(count.notifier, now)
         if self._metrics is None:
             return
         self._metrics.outbox(
@@ -100,10 +101,10 @@ class Outbox:
             }
         )
         if isinstance(self._quiet, Silencer):
-            self._metrics.silenced(self._quiet.count(self._now()))
+            self._metrics.silenced(self._quiet.count(now))
 
-    def _park(self, name: str) -> None:
-        while items := self._store.due(self._now(), notifier=name):
+    def _park(self, name: str, now: datetime) -> None:
+        while items := self._store.due(now, notifier=name):
             for item in items:
                 self._store.failed(item, f"no notifier {name!r} is configured any more", None)
                 if self._metrics is not None:
