@@ -25,7 +25,10 @@ def run(
         str, typer.Option(help="`human`, or `json` for log collectors.")
     ] = "human",
 ) -> None:
-    """Run the monitor until SIGTERM or SIGINT; a tick under way is finished first."""
+    """Run the monitor until SIGTERM or SIGINT; a tick under way is finished first.
+
+    SIGHUP reads the configuration anew, as `least-monitor reload` does.
+    """
     settings = read_configuration(config)
     _configure_logs(log_format)
     stop = threading.Event()
@@ -33,15 +36,25 @@ def run(
         signal.signal(number, lambda *_: stop.set())
     with mendable():
         from monitor.app import Daemon
+        from monitor.config import load
+        from monitor.edge.reloading import Reloads
         from monitor.edge.sources import prepare_process
         from monitor.edge.supervisor import Supervisor
 
         prepare_process(settings)
         store = _open(settings)
+        reloads = Reloads()
+        signal.signal(signal.SIGHUP, lambda *_: reloads.ask())
         try:
-            Daemon(settings, store, _now, Supervisor(os.environ)).run(
-                stop, lambda url: typer.echo(f"console and metrics: {url}", err=True)
+            daemon = Daemon(
+                settings,
+                store,
+                _now,
+                Supervisor(os.environ),
+                lambda: load(config, os.environ),
+                reloads,
             )
+            daemon.run(stop, lambda url: typer.echo(f"console and metrics: {url}", err=True))
         finally:
             store.close()
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from monitor.config import load
+from monitor.config import Config, load
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.source import Flow
 from monitor.edge.status import LiveState
-from monitor.jobs import Worker
+from monitor.jobs import Worker, reschedule, schedule
 from tests.monitor.test_pipeline import HALF_HOUR, MIDNIGHT, ROWS, Desk
 
 HOUR = timedelta(hours=1)
@@ -187,3 +188,50 @@ def test_nothing_is_lost_when_the_store_fails_while_it_goes_on(desk: Desk) -> No
     assert readiness(desk) == (True, "")
     assert desk.rows() == desk.written + 300
     assert replace(desk.pipeline.source.status(), detail="").flow is Flow.READING
+
+
+# A clock that was ahead
+
+
+def test_a_clock_that_was_ahead_and_is_put_right_is_told_until_its_time_has_passed(
+    desk: Desk,
+) -> None:
+    for half in range(10):
+        desk.now = MIDNIGHT + half * HALF_HOUR + HALF_HOUR
+        desk.write(half)
+        assert readiness(desk) == (True, "")
+    desk.now += 2 * HALF_HOUR
+    assert [tick.diagnosis.rows for tick in desk.pipeline.silence()] == [ROWS, 0]
+    desk.now -= 2 * HALF_HOUR
+    desk.write(9.9)
+    ready, why = readiness(desk)
+    assert not ready
+    assert "the clock was set back" in why
+    for half in range(10, 14):
+        desk.now = MIDNIGHT + half * HALF_HOUR + HALF_HOUR
+        desk.write(half)
+        ready, _ = readiness(desk)
+    assert ready
+    assert (desk.rows(), desk.store.rejected()) == (desk.written, {})
+
+
+def test_jobs_that_wait_for_a_time_of_the_wrong_clock_are_planned_anew(desk: Desk) -> None:
+    state = LiveState(desk.store, Metrics())
+    worker = Worker(desk.pipeline, state, Outbox(desk.store, []), lambda: desk.now)
+    scheduler = schedule(worker, replace_poll(desk), state.metrics)
+    scheduler.start()
+    try:
+        for job in scheduler.get_jobs():
+            job.modify(next_run_time=datetime.now(UTC) + HOUR)
+        desk.write(0)
+        reschedule(scheduler, replace_poll(desk))
+        deadline = time.monotonic() + 5
+        while desk.store.load().position is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert desk.store.load().position is not None
+    finally:
+        scheduler.shutdown(wait=True)
+
+
+def replace_poll(desk: Desk) -> Config:
+    return replace(desk.config, source=replace(desk.config.source, poll=timedelta(seconds=0.1)))

@@ -71,7 +71,7 @@ def make_app(
 
     def failure(request: Request, error: Exception) -> Response:
         refused = refusal(error)
-        if request.url.path.startswith("/api/"):
+        if request.url.path.startswith(("/api/", "/-/")):
             return problem(refused)
         page = console.error(
             pages.viewer(request), state.status, refused.status_code, refused.detail
@@ -88,6 +88,7 @@ def make_app(
             Route("/metrics", api.metrics),
             Route("/healthz", api.healthz),
             Route("/readyz", api.readyz),
+            Route("/-/reload", api.reload, methods=["POST"]),
             Route("/api/v1/status", api.status),
             Route("/api/v1/incidents", api.incidents),
             Route("/api/v1/incidents/{id}", api.incident),

@@ -225,7 +225,7 @@ class ReadOnlyStandby:
         """ASGI."""
         leader = self._state.status.standby
         changes = scope["type"] == "http" and scope["method"] not in SAFE
-        if changes and leader and scope["path"] not in _OWN_FORMS:
+        if changes and leader and scope["path"] not in (*_OWN_FORMS, "/-/reload"):
             reason = f"this process stands by and shows only; {leader} leads: change it there"
             refused = self._failure(Request(scope), Refusal(409, reason, "standby"))
             await refused(scope, receive, send)
