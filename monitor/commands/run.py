@@ -138,16 +138,17 @@ def _configure_logs(log_format: str) -> None:
         raise typer.BadParameter("log format is `human` or `json`")
     # Its warnings are counted as metrics, its errors end the daemon with a line of our own.
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
+    # Tracebacks without the values of variables: a token is one of them.
     renderer = (
-        structlog.processors.JSONRenderer()
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer()
+        else [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
+            *renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(),

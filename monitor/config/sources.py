@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 

@@ -96,7 +96,7 @@ class CsvReader:
         return end
 
     def _parse(self, block: Block) -> Chunk:
-        rejects = Rejects()
+        rejects = Rejects(self.needed)
         layout = self._layout(block, rejects)
         if not _is_utf8(layout.data()):
             # Arrow shows rows of the wrong width as text, and gives up on those that are none.

@@ -109,7 +109,7 @@ class JsonLinesReader:
     def _taken_apart(self, block: Block) -> Chunk:
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
-        tally = Rejects()
+        tally = Rejects(self.needed)
         for number, line in enumerate(block.data.split(b"\n"), block.line):
             if not line.strip():
                 continue

@@ -60,14 +60,14 @@ class RecordDecoder:
     def __init__(self, config: Config, vocabulary: Vocabulary, event_id: str | None = None) -> None:
         self._decoder = Decoder(config, vocabulary)
         self._event_id = event_id
-        self._needed = tuple(sorted(self._decoder.required))
-        dotted = (*self._needed, event_id or "")
+        self.needed = tuple(sorted(self._decoder.required))
+        dotted = (*self.needed, event_id or "")
         self._flat = not any("." in name for name in dotted)
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Events of records, in their order; never raises for what a record holds."""
         objects, rows, faults = _objects(values)
-        columns = {name: self._cells(objects, name) for name in self._needed}
+        columns = {name: self._cells(objects, name) for name in self.needed}
         events: list[Events] = []
         sound: list[np.ndarray] = []
         for members in _alike(columns, len(objects)):

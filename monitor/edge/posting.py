@@ -82,7 +82,9 @@ class Poster:
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
             raise UnansweredError(f"no address to post to: {error}", permanent=True) from error
         except TimeoutError:
-            raise UnansweredError(f"timed out: no whole answer within {self._seconds:g} s") from None
+            raise UnansweredError(
+                f"timed out: no whole answer within {self._seconds:g} s"
+            ) from None
         except (httpx2.HTTPError, OSError) as error:
             raise UnansweredError(str(error) or type(error).__name__) from error
         finally:

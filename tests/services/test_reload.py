@@ -101,7 +101,7 @@ def test_sighup_reloads_and_a_bad_file_leaves_the_old_one_running(daemon: Daemon
 def test_what_needs_a_restart_is_refused_by_name(
     daemon: Daemon, old: str, new: str, key: str
 ) -> None:
-    rewrite(daemon, lambda text: text.replace(old, new) + '\n[console]\nexample_columns = []\n')
+    rewrite(daemon, lambda text: text.replace(old, new) + "\n[console]\nexample_columns = []\n")
     answer = reload(daemon)
     assert answer.status_code == 422
     assert f"{key} has changed, which needs a restart" in answer.json()["detail"]

@@ -30,6 +30,7 @@ from starlette.routing import Route
 
 from monitor.edge.console import Console
 from monitor.edge.http.api import Api
+from monitor.edge.http.connections import PatientProtocol
 from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, ReadOnlyStandby, is_loopback
 from monitor.edge.http.pages import Pages
@@ -190,7 +191,7 @@ def serve(
         server_header=False,
         lifespan="off",
         loop="asyncio",
-        http="h11",
+        http=PatientProtocol,
         ws="none",
         timeout_graceful_shutdown=2,
     )

@@ -226,7 +226,9 @@ class Api:
         _nothing_asked(request)
         now = datetime.now(UTC)
         body = {
-            "silences": [documents.silence_document(s, now) for s in listed(self._state.store, now)],
+            "silences": [
+                documents.silence_document(s, now) for s in listed(self._state.store, now)
+            ],
             "maintenance": [
                 {
                     "match": [str(matcher) for matcher in window.matchers],

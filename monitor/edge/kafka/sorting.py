@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -32,6 +32,8 @@ class Taken:
     """By record; every record is an event or a fault."""
     places: dict[TopicPartition, Place]
     """Where all partitions stand behind them."""
+    needed: Collection[str] = ()
+    """The fields that are read."""
 
     def __len__(self) -> int:
         return sum(map(len, self.pieces))
@@ -50,7 +52,7 @@ class Taken:
 
     def rejected(self) -> tuple[Rejected, ...]:
         """The faults, counted and with examples."""
-        tally = Rejects()
+        tally = Rejects(self.needed)
         for fault in self.faults:
             record = self.record(fault.row)
             tally.add(fault.reason, record.where, fault.detail, record.value or b"")
@@ -108,7 +110,7 @@ class Sorter:
         if self.seen is not None:
             self.seen.forget({one: place.stamp for one, place in places.items()})
         events = decoded.events if keep.all() else decoded.events.take(keep)
-        return Taken(pieces, events, faults, places)
+        return Taken(pieces, events, faults, places, self._decoder.needed)
 
     def _remember(self, pieces: list[Piece], seen: Seen) -> list[Piece]:
         """Learn the ids of records that were taken in before a restart; the others remain."""

@@ -156,9 +156,7 @@ class Outbox:
         for lane in self._lanes.values():
             lane.forget_refresh()
 
-    def _run(
-        self, work: Callable[[], None], woken: threading.Event, stop: threading.Event
-    ) -> None:
+    def _run(self, work: Callable[[], None], woken: threading.Event, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
                 work()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -66,6 +67,8 @@ class Database:
                     )
                 self.path = path
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if create:
+                    keep_private(path)
                 timeout = {"timeout": busy_timeout_seconds}
                 self._engine = create_engine(parsed, connect_args=timeout)
             else:
@@ -151,6 +154,22 @@ class Database:
     def close(self) -> None:
         """Release files and connections."""
         self._engine.dispose()
+
+
+def keep_private(path: Path) -> None:
+    """A file that its owner alone may read; what SQLite puts beside it takes after it.
+
+    It is made if it is not there. One that belongs to somebody else is left as it is.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        for one in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            with suppress(OSError):
+                if one.stat().st_mode & 0o077:
+                    one.chmod(one.stat().st_mode & 0o700)
+    except OSError:
+        return  # SQLite says better what is wrong
 
 
 def _foreign_keys(connection: Connection, switch: str) -> None:
