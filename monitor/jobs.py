@@ -86,6 +86,7 @@ class Worker:
         self._step_began = time.monotonic()
         try:
             job()
+            state.store.lease()  # a pass that commits nothing says nothing of the store
         except SourceError as error:
             if not state.status.source_trouble:  # once, not at every poll
                 _log.error("the source cannot be read", error=str(error))

@@ -88,8 +88,9 @@ class Pipeline:
         if end <= datetime64(now if by_clock else now + window.max_future):
             return ""
         return (
-            f"the clock was set back: slices up to {utc(end):%Y-%m-%d %H:%M} UTC are closed, and it "
-            f"says {now:%H:%M}; rows until then are taken in as late ones, the next tick comes after"
+            f"the clock was set back: slices up to {utc(end):%Y-%m-%d %H:%M} UTC are closed, and "
+            f"it says {now:%H:%M}; rows until then are taken in as late ones, the next tick comes "
+            "after"
         )
 
     def poll(self) -> list[Tick]:

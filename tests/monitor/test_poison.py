@@ -1,9 +1,10 @@
-"""One request, one row of the store: whatever it holds, the daemon goes on, now and at its next start."""
+"""One request, one row of the store: whatever it holds, the daemon goes on, also when restarted."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,12 +30,12 @@ EDGES = ("0001-01-01T00:00:00+23:59", "0001-01-01T00:00:00Z", "9999-12-31T23:59:
 
 
 @pytest.fixture(params=["memory:", "s.db"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     url = request.param if request.param == "memory:" else f"sqlite:///{tmp_path / request.param}"
     opened = open_store(url)
     opened.take_lease()
-    request.addfinalizer(opened.close)
-    return opened
+    yield opened
+    opened.close()
 
 
 def ask(store: Store) -> TestClient:

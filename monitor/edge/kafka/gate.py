@@ -69,7 +69,8 @@ class Gate:
                 "restart: no record is skipped",
                 detail=self.complaint, limit=self._settings.max_rejected_ratio,
             )  # fmt: skip
-            return False
+            # A bad stretch that is over need not wait: the newest may be sound already.
+            return self._recheck()
         if time.monotonic() - self._rechecked < self._settings.recheck.total_seconds():
             return False
         self._rechecked = time.monotonic()

@@ -23,9 +23,8 @@ from monitor.edge.store import (
 )
 from monitor.edge.store.changes import (
     acknowledged,
-    dated,
     expired,
-    merge,
+    history,
     only,
     only_silence,
     unchanged,
@@ -72,10 +71,11 @@ class MemoryStore:
                 self._position = dict(work.position)
             self._state.update(work.state)
             for incoming in work.incidents:
-                incident, kinds = merge(self._incidents.get(incoming.id), incoming)
+                told = [n for n in work.notifications if n.incident.id == incoming.id]
+                incident, entries = history(self._incidents.get(incoming.id), incoming, told)
                 self._incidents[incident.id] = incident
-                for kind in kinds:
-                    self._note(incident.id, Audit(dated(incident, kind), kind, "monitor"))
+                for at, kind in entries:
+                    self._note(incident.id, Audit(at, kind, "monitor"))
             for notification in work.notifications:
                 for name in work.notifiers:
                     self._queue(name, notification)

@@ -126,7 +126,7 @@ class SqlStore:
             tables.state,
             [{"name": name, "data": data} for name, data in work.state.items()],
         )
-        kept_incidents.write(connection, work.incidents)
+        kept_incidents.write(connection, work.incidents, work.notifications)
         outgoing.queue(connection, work)
         kept_rejects.add(connection, work.rejected)
         if work.material is not None:
