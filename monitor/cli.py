@@ -16,6 +16,7 @@ from monitor.commands.graph import graph
 from monitor.commands.incidents import incidents
 from monitor.commands.localize import localize
 from monitor.commands.notify_test import notify_test
+from monitor.commands.reload import reload
 from monitor.commands.run import once, run
 from monitor.commands.silence import app as silence
 from monitor.commands.simulate import simulate
@@ -47,6 +48,7 @@ app.command()(backtest)
 app.command()(check)
 app.command()(run)
 app.command()(once)
+app.command()(reload)
 app.command()(incidents)
 app.command()(explain)
 app.command()(graph)

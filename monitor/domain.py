@@ -442,6 +442,18 @@ class Settings:
     seed: int = 0
 
 
+def bounded(at: datetime) -> datetime:
+    """A time that a person gave, in UTC.
+
+    Raises:
+        ValueError: in its zone it is no time of these centuries; near the ends of the calendar
+            arithmetic overflows, and whoever meets such a time later would end of it.
+    """
+    if not 1970 < at.year < 9999:
+        raise ValueError("is not between the years 1971 and 9998")
+    return at.astimezone(UTC)
+
+
 def utc(at: np.datetime64) -> datetime:
     """An aware ``datetime`` from a UTC ``datetime64``."""
     moment: datetime = at.astype("datetime64[us]").item()

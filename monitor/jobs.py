@@ -50,6 +50,7 @@ class Worker:
         if heartbeat is not None:
             pipeline.beginning = heartbeat.begins
         self._progress_told = 0.0
+        self._ahead_told = False
         self._step_began: float | None = None
         pipeline.committed = self._publish
         pipeline.setting_aside = RejectionLog().add
@@ -87,8 +88,10 @@ class Worker:
         self._step_began = time.monotonic()
         try:
             job()
+            state.store.lease()  # a pass that commits nothing says nothing of the store
         except SourceError as error:
-            _log.error("the source cannot be read", error=str(error))
+            if not state.status.source_trouble:  # once, not at every poll
+                _log.error("the source cannot be read", error=str(error))
             self._fails(f"source: {error}")
             state.change(source_trouble=f"source: {error}")
             return False
@@ -157,7 +160,11 @@ class Worker:
                 return {"source_trouble": "", "stage": reason}
             case Flow.AWAY:
                 return {}
-        return {"source_trouble": "", "stage": ""}
+        ahead = self._pipeline.ahead()
+        if ahead and not self._ahead_told:
+            _log.error("no slice can close", why=ahead)
+        self._ahead_told = bool(ahead)
+        return {"source_trouble": "", "stage": ahead}
 
 
 def schedule(worker: Worker, config: Config, metrics: Metrics) -> BackgroundScheduler:
@@ -170,7 +177,7 @@ def schedule(worker: Worker, config: Config, metrics: Metrics) -> BackgroundSche
     window = config.settings.window
     scheduler.add_job(
         worker.poll,
-        IntervalTrigger(seconds=config.source.poll.total_seconds(), timezone="UTC"),
+        _polls(config),
         id="poll",
         next_run_time=datetime.now(tz=scheduler.timezone),
     )
@@ -197,6 +204,19 @@ def schedule(worker: Worker, config: Config, metrics: Metrics) -> BackgroundSche
     scheduler.add_listener(overrun, EVENT_JOB_MAX_INSTANCES)
     scheduler.add_listener(crashed, EVENT_JOB_ERROR)
     return scheduler
+
+
+def reschedule(scheduler: BackgroundScheduler, config: Config) -> None:
+    """Plan the jobs anew: the clock was set, and they wait for its old times."""
+    window = config.settings.window
+    scheduler.reschedule_job("poll", trigger=_polls(config))
+    scheduler.reschedule_job(
+        "slice_over", trigger=every(window.slice_length, window.allowed_lateness)
+    )
+
+
+def _polls(config: Config) -> IntervalTrigger:
+    return IntervalTrigger(seconds=config.source.poll.total_seconds(), timezone="UTC")
 
 
 def every(length: timedelta, after: timedelta) -> CronTrigger | IntervalTrigger:

@@ -10,7 +10,7 @@ import structlog
 
 from monitor.config import Config
 from monitor.diagnosis import Tick
-from monitor.domain import Batch, Rejected, datetime64
+from monitor.domain import Batch, Rejected, datetime64, utc
 from monitor.edge.allocator import hand_back_now
 from monitor.edge.metrics import Metrics
 from monitor.edge.sources import open_source
@@ -83,6 +83,26 @@ class Pipeline:
         self.watermark: np.datetime64 | None = None if last is None else last + self._step
         """At least the end of what was diagnosed before the restart."""
         self._unsaved = False
+        self._closed_by_clock: np.datetime64 | None = None
+        """Up to here slices were closed because the clock said so."""
+
+    def ahead(self) -> str:
+        """Why no slice can close for now: the clock was ahead, and was put right.
+
+        Empty when that is not so. What comes meanwhile is folded into the closed slices.
+        """
+        last, window = self.session.last_slice, self.config.settings.window
+        if last is None:
+            return ""
+        now, end = self._now(), last + self._step
+        by_clock = self._closed_by_clock is not None and end <= self._closed_by_clock
+        if end <= datetime64(now if by_clock else now + window.max_future):
+            return ""
+        return (
+            f"the clock was set back: slices up to {utc(end):%Y-%m-%d %H:%M} UTC are closed, and "
+            f"it says {now:%H:%M}; rows until then are taken in as late ones, the next tick comes "
+            "after"
+        )
 
     def poll(self) -> list[Tick]:
         """Take in everything new, diagnose every slice that is complete, commit after each batch.
@@ -121,6 +141,7 @@ class Pipeline:
         self.watermark = max(self.watermark, by_clock)
         ticks = self._close()
         if ticks:
+            self._closed_by_clock = by_clock
             self._commit()
             hand_back_now()
         return ticks

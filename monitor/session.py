@@ -41,6 +41,7 @@ from monitor.edge.documents import (
     incident_document,
     incident_from,
 )
+from monitor.edge.kept_vocabulary import KeptVocabulary
 from monitor.edge.store import (
     KEPT_COURSE,
     KEPT_INCIDENTS,
@@ -55,9 +56,8 @@ from monitor.evolution import Meaning, Stored, conform, evolution
 from monitor.exhibits import Exhibition, Material
 from monitor.learning import LeastLearner
 from monitor.slices import Slice, empty
-from monitor.vocabulary import Vocabulary
 
-MEMORY, SESSION, VOCABULARY, FILLING = "memory", "session", "vocabulary", "filling"
+MEMORY, SESSION, FILLING = "memory", "session", "filling"
 FINGERPRINT, MEANING = "fingerprint", "meaning"
 
 
@@ -144,13 +144,12 @@ class Session:
         self._meaning = Meaning.of(settings, whens or {})
         self._before = written_under(saved.state, settings) or self._meaning
         self.evolution = evolution(self._before, self._meaning, settings.detection.learning)
-        texts = json.loads(saved.state.get(VOCABULARY, b"{}"))
-        self.vocabulary = Vocabulary.from_json(settings.schema, texts)
+        self._kept_vocabulary = KeptVocabulary(settings.schema, saved.state)
+        self.vocabulary = self._kept_vocabulary.vocabulary
         self.monitor = Monitor(
             settings, self.vocabulary, LeastLearner(settings.schema, settings.learner)
         )
         self._written_meaning = MEANING in saved.state and self._before == self._meaning
-        self._written_vocabulary = self._vocabulary_size() if texts else -1
         self._slices: dict[datetime, Coded] = {}
         self._incidents: dict[str, Incident] = {}
         self._news: list[Notification] = []
@@ -351,8 +350,7 @@ class Session:
             )
         if self._newest is not None:
             state[LATEST_DIAGNOSIS] = dumps(diagnosis_document(self._newest.diagnosis))
-        if self._vocabulary_size() != self._written_vocabulary:
-            state[VOCABULARY] = dumps(self.vocabulary.to_json())
+        state |= self._kept_vocabulary.changes()
         if position is not None:
             state[FILLING] = arrays_to_bytes(_pack(filling, self.monitor.unknown))
         self.store.commit(
@@ -372,7 +370,7 @@ class Session:
             )
         )
         self._written_meaning = True
-        self._written_vocabulary = self._vocabulary_size()
+        self._kept_vocabulary.written()
         self._slices, self._incidents, self._news = {}, {}, []
         self._rejected, self._newest, self._remembers_more = [], None, False
         self._material = Material()
@@ -391,9 +389,6 @@ class Session:
             return None
         windows = utc(self.last_slice) - (2 * window.slices - 1) * window.slice_length
         return min(utc(np.datetime64(history[0].start, "us")), windows)
-
-    def _vocabulary_size(self) -> int:
-        return sum(self.vocabulary.size(a) for a in range(len(self.settings.schema.attributes)))
 
 
 def _pack(slices: Iterable[Slice], unknown: Mapping[int, frozenset[int]]) -> dict[str, np.ndarray]:

@@ -27,7 +27,10 @@ def run(
         str, typer.Option(help="`human`, or `json` for log collectors.")
     ] = "human",
 ) -> None:
-    """Run the monitor until SIGTERM or SIGINT; a tick under way is finished first."""
+    """Run the monitor until SIGTERM or SIGINT; a tick under way is finished first.
+
+    SIGHUP reads the configuration anew, as `least-monitor reload` does.
+    """
     settings = read_configuration(config)
     _configure_logs(log_format)
     stop = threading.Event()
@@ -35,15 +38,25 @@ def run(
         signal.signal(number, lambda *_: stop.set())
     with mendable():
         from monitor.app import Daemon
+        from monitor.config import load
+        from monitor.edge.reloading import Reloads
         from monitor.edge.sources import prepare_process
         from monitor.edge.supervisor import Supervisor
 
         prepare_process(settings)
         store = _open(settings)
+        reloads = Reloads()
+        signal.signal(signal.SIGHUP, lambda *_: reloads.ask())
         try:
-            Daemon(settings, store, _now, Supervisor(os.environ)).run(
-                stop, lambda url: say(f"console and metrics: {url}", err=True)
+            daemon = Daemon(
+                settings,
+                store,
+                _now,
+                Supervisor(os.environ),
+                lambda: load(config, os.environ),
+                reloads,
             )
+            daemon.run(stop, lambda url: say(f"console and metrics: {url}", err=True))
         finally:
             store.close()
 
@@ -142,16 +155,17 @@ def _configure_logs(log_format: str) -> None:
         raise typer.BadParameter("log format is `human` or `json`")
     # Its warnings are counted as metrics, its errors end the daemon with a line of our own.
     logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
+    # Tracebacks without the values of variables: a token is one of them.
     renderer = (
-        structlog.processors.JSONRenderer()
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else structlog.dev.ConsoleRenderer()
+        else [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
+            *renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(),

@@ -23,6 +23,7 @@ from monitor.commands.terminal import say
 if TYPE_CHECKING:
     from monitor.config import Config, MaintenanceWindow
     from monitor.domain import Incident
+    from monitor.edge.remote import Remote
     from monitor.edge.silences import Silence
     from monitor.edge.store import Audit, IncidentQuery, Store, Verdict
 
@@ -172,9 +173,7 @@ def _archive(
 ) -> Archive:
     from monitor.edge.store import open_store
 
-    token = None if settings is None else settings.http.token
-    if token_file is not None:
-        token = token_file.read_text("utf-8").strip() or None
+    token = _token(settings, token_file)
     if api is not None:
         return _named(api, token, changes)
     if settings is not None:
@@ -201,16 +200,49 @@ def _named(api: str, token: str | None, changes: bool) -> Archive:
     return remote
 
 
+def running(config: Path | None, api: str | None, token_file: Path | None) -> Remote:
+    """The daemon itself, for what no store can do.
+
+    Raises:
+        TokenError: no token is known.
+    """
+    from monitor.edge.remote import Remote, TokenError
+
+    if config is None and api is None:
+        raise typer.BadParameter("give -c CONFIG or --api URL")
+    settings = None if config is None else read_configuration(config)
+    if settings is not None and settings.http.port == 0 and api is None:
+        raise typer.BadParameter("[http] port = 0 takes any free one: give --api URL, too")
+    token = _token(settings, token_file)
+    if token is None:
+        raise TokenError("without its token ([http] token_file, --token-file) no daemon obeys")
+    where = api
+    if where is None:
+        assert settings is not None
+        where = _address(settings)
+    return Remote(where, token)
+
+
+def _token(settings: Config | None, token_file: Path | None) -> str | None:
+    if token_file is not None:
+        return token_file.read_text("utf-8").strip() or None
+    return None if settings is None else settings.http.token
+
+
+def _address(settings: Config) -> str:
+    http = settings.http
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)
+    return f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
+
+
 def _running(settings: Config, token: str | None, changes: bool) -> Archive | None:
     """The daemon of the configuration, if it is up and serves the same store."""
     from monitor.edge.remote import AwayError, Remote, TokenError, store_identity
     from monitor.edge.store import StoreError
 
-    http = settings.http
-    if http.port == 0 or settings.store.url == "memory:":
+    if settings.http.port == 0 or settings.store.url == "memory:":
         return None
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(http.host, http.host)
-    where = f"http://[{host}]:{http.port}" if ":" in host else f"http://{host}:{http.port}"
+    where = _address(settings)
     remote = Remote(where, token)
     try:
         identity = remote.identity()

@@ -11,6 +11,7 @@ from monitor.config.notifiers import matchers
 from monitor.config.problems import Complaints
 from monitor.config.sections import Document, MaintenanceSection
 from monitor.config.zones import check_zone
+from monitor.domain import bounded
 
 _WEEK = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LONGEST = timedelta(days=1)
@@ -75,6 +76,11 @@ def _check_once(section: MaintenanceSection, here: Location, complaints: Complai
             complaints.add(here, f"has no `{key}`", f"write {key} = 2026-12-01T22:00:00Z")
         elif moment.tzinfo is None:
             complaints.add((*here, key), "has no zone", "append Z for UTC, or +01:00")
+        else:
+            try:
+                bounded(moment)
+            except ValueError as error:
+                complaints.add((*here, key), str(error))
     start, end = section.start, section.end
     if start and end and start.tzinfo and end.tzinfo and end <= start:
         complaints.add((*here, "end"), "is not after `start`")

@@ -124,7 +124,7 @@ _INPUT = """\
 | a row cannot be understood (no time, not JSON, not UTF-8, wrong width, a cell on which every outcome hangs) | the row is set aside and counted by reason, the first ones with file, line and field; all others are kept |
 | a cell cannot be read, but the row can be judged without it; or no outcome has a value to judge it by | the row is kept and counted as `unread_…` or `undecided`, the first ones with file, line and field |
 | `source.where` is not true | the row is no event; it is counted as `excluded` |
-| more than `source.max_rejected_ratio` of the rows (of at least 100) cannot be understood | reading stops: that is a wrong configuration, not bad data |
+| more than `source.max_rejected_ratio` of the rows (of at least 100), or all of them, cannot be understood | reading stops before them: that is a wrong configuration, not bad data. Nothing is lost: it goes on there when that is mended, or when sound rows follow |
 | a file is empty, torn or not what its name says | that file is set aside with the reason and read when it changes; the others go on |
 | the last line of a growing file is not finished | it waits for its end |
 | a log is rotated or emptied | it is known again by its first bytes; no line is read twice |

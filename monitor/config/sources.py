@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import ssl
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +23,7 @@ from monitor.config.model import (
     TlsSettings,
 )
 from monitor.config.problems import Complaints
+from monitor.domain import bounded
 from monitor.expression import Expression, ExpressionError, compile_expression
 
 _files = FilesSettings()
@@ -310,7 +311,11 @@ def _start(text: str, complaints: Complaints) -> timedelta | datetime | Literal[
     if at.tzinfo is None:
         complaints.add(here, f"{text!r} names no time zone", f"write {text}Z for UTC")
         return "beginning"
-    return at.astimezone(UTC)
+    try:
+        return bounded(at)
+    except ValueError as error:
+        complaints.add(here, f"{text!r} {error}", f"write {fix}")
+        return "beginning"
 
 
 def _tls(section: KafkaSection, base: Path, complaints: Complaints) -> TlsSettings | None:

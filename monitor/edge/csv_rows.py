@@ -70,7 +70,7 @@ class CsvRows:
 
     def parse(self, block: Block) -> Chunk:
         """Its rows; records that are none are told."""
-        rejects = Rejects()
+        rejects = Rejects(self.needed)
         layout = self._layout(block, rejects)
         if not _is_utf8(layout.data()):
             # Arrow shows rows of the wrong width as text, and gives up on those that are none.

@@ -248,6 +248,7 @@ def silence_document(silence: Silence, now: datetime) -> Document:
         "actor": silence.actor,
         "note": silence.note,
         "expired_by": silence.expired_by,
+        "fault": silence.fault,
     }
 
 

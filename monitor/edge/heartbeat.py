@@ -6,11 +6,10 @@ import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-import httpx2
 import structlog
 
-from monitor import __version__
 from monitor.config import HeartbeatSettings
+from monitor.edge.posting import Poster, UnansweredError
 
 AGAIN = timedelta(minutes=5)
 """A failure that lasts is told again this often."""
@@ -43,10 +42,7 @@ class Heartbeat:
         self._failed_at: datetime | None = None
         self._woken = threading.Condition()
         self._stopping = False
-        self._client = httpx2.Client(
-            timeout=settings.timeout.total_seconds(),
-            headers={"User-Agent": f"least-monitor/{__version__}"},
-        )
+        self._poster = Poster(settings.timeout)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self._thread.start()
 
@@ -73,7 +69,6 @@ class Heartbeat:
             self._stopping = True
             self._woken.notify()
         self._thread.join(2 * self._settings.timeout.total_seconds())
-        self._client.close()
 
     def _ping(self, what: str, body: str) -> None:
         with self._woken:
@@ -96,10 +91,11 @@ class Heartbeat:
     def _send(self, what: str, body: str) -> None:
         url, question, query = self._settings.url.partition("?")
         try:
-            answer = self._client.post(
-                url.rstrip("/") + what + question + query, content=body.encode()[:_LONGEST]
+            answer = self._poster.post(
+                url.rstrip("/") + what + question + query, body.encode()[:_LONGEST]
             )
-            answer.raise_for_status()
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            # Not its text: it names the address, which is a secret.
-            _log.warning("ping failed", ping=what or "done", error=type(error).__name__)
+        except UnansweredError as error:
+            _log.warning("ping failed", ping=what or "done", error=str(error))
+            return
+        if not 200 <= answer.code < 300:
+            _log.warning("ping failed", ping=what or "done", error=f"answered {answer.code}")

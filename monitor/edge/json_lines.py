@@ -152,7 +152,7 @@ class JsonLinesReader:
     def _taken_apart(self, block: Texts) -> Chunk:
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
-        tally = Rejects()
+        tally = Rejects(self.needed)
         for place, line in enumerate(block.data.split(b"\n")):
             if not line.strip():
                 continue

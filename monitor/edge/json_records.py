@@ -78,12 +78,12 @@ class RecordDecoder:
     ) -> None:
         self._decoder = decoder or Decoder(config, vocabulary)
         self._event_id = event_id
-        self._needed = tuple(sorted(self._decoder.required))
+        self.needed = tuple(sorted(self._decoder.required))
 
     def decode(self, values: Sequence[bytes | None]) -> Decoded:
         """Events of records, in their order; never raises for what a record holds."""
         objects, rows, faults = _objects(values)
-        columns = {name: self._cells(objects, name) for name in self._needed}
+        columns = {name: self._cells(objects, name) for name in self.needed}
         events: list[Events] = []
         sound: list[np.ndarray] = []
         doubts: list[Doubt] = []

@@ -79,7 +79,7 @@ class PatternReader:
                 yield self._matched(block)
 
     def _matched(self, block: Block) -> Chunk:
-        name, rejects = self.log.name, Rejects()
+        name, rejects = self.log.name, Rejects(self.needed)
         lines = [line.rstrip(b"\r") for line in block.data.split(b"\n")]
         for number, line in enumerate(lines):
             if len(line) > MAX_LINE_BYTES:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -31,9 +32,15 @@ class Chunk:
 
 
 class Rejects:
-    """Lists the first of a chunk's rejected records and counts the others."""
+    """Lists the first of a chunk's rejected records and counts the others.
 
-    def __init__(self) -> None:
+    Args:
+        needed: the columns that are read; of others no value is kept.
+    """
+
+    def __init__(self, needed: Collection[str]) -> None:
+        parts = [name.split(".") for name in needed]
+        self._needed = {".".join(path[i:]) for path in parts for i in range(len(path))}
         self._listed: list[Rejected] = []
         self._counts: dict[str, int] = {}
         self._rest: dict[str, Rejected] = {}
@@ -42,14 +49,36 @@ class Rejects:
         """One more."""
         self._counts[reason] = count = self._counts.get(reason, 0) + 1
         if count <= LISTED:
-            self._listed.append(Rejected(reason, where, detail, 1, raw[:200]))
+            self._listed.append(Rejected(reason, where, detail, 1, self.kept(raw[:200])))
         else:
             first = self._rest.get(reason) or Rejected(reason, f"{where} and after", detail)
             self._rest[reason] = replace(first, count=count - LISTED)
 
+    def kept(self, raw: bytes) -> bytes:
+        """Names and shape of the record, and the values of the columns that are read.
+
+        The others are nobody's business here, broken or not: letters become x, digits 9.
+        """
+        pieces, end = [], 0
+        for member in _MEMBER.finditer(raw):
+            name, colon, value = member.groups()
+            read = name[1:-1].decode(errors="replace") in self._needed
+            pieces += [_masked(raw[end : member.start()]), name, colon]
+            pieces.append(value if read else _masked(value))
+            end = member.end()
+        return b"".join((*pieces, _masked(raw[end:])))
+
     def listed(self) -> tuple[Rejected, ...]:
         """All of them, in order; the counted ones last."""
         return (*self._listed, *self._rest.values())
+
+
+_MEMBER = re.compile(rb'("(?:[^"\\]|\\.)*")(\s*:\s*)("(?:[^"\\]|\\.)*"?|[^,{}\[\]"]*)')
+"""Of JSON, as far as it goes."""
+
+
+def _masked(raw: bytes) -> bytes:
+    return re.sub(rb"[A-Za-z\x80-\xff]", b"x", re.sub(rb"[0-9]", b"9", raw))
 
 
 def no_rows(needed: Iterable[str]) -> pa.RecordBatch:

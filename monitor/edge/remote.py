@@ -32,6 +32,7 @@ from monitor.matching import Matcher
 
 _PATIENCE_SECONDS = 10.0
 _PROBE_SECONDS = 2.0
+_RELOAD_SECONDS = 90.0
 _PAGE = 500
 # A proxy of the environment is for the internet, not for the daemon.
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
@@ -39,6 +40,10 @@ _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 class AwayError(StoreError):
     """No daemon answers there."""
+
+
+class NotReloadedError(StoreError):
+    """The daemon does not take the configuration in its file; the message lists why."""
 
 
 class TokenError(StoreError):
@@ -155,6 +160,14 @@ class Remote:
         path = f"silences/{quote(id_or_prefix, safe='')}/expire"
         return _silence(self._ask(path, {"actor": actor}, missing=SilenceNotFoundError))
 
+    def reload(self) -> None:
+        """Have the daemon read its configuration anew.
+
+        Raises:
+            NotReloadedError: it is not taken.
+        """
+        self._ask("/-/reload", {}, missing=AwayError, timeout=_RELOAD_SECONDS)
+
     def close(self) -> None:
         """Every question has its own connection."""
 
@@ -166,7 +179,8 @@ class Remote:
         missing: type[StoreError] = StoreError,
         timeout: float = _PATIENCE_SECONDS,
     ) -> dict[str, Any]:
-        request = urllib.request.Request(f"{self.url}/api/v1/{path}")
+        place = path if path.startswith("/") else f"/api/v1/{path}"
+        request = urllib.request.Request(self.url + place)
         if body is not None:
             request.data = json.dumps(body).encode()
             request.add_header("Content-Type", "application/json")
@@ -174,7 +188,7 @@ class Remote:
             request.add_header("Authorization", f"Bearer {self.token}")
         try:
             with _open(request, timeout=timeout) as answer:
-                found = documents.loads(answer.read())
+                found = documents.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
             with error:
                 raise self._refused(error, missing) from None
@@ -194,6 +208,8 @@ class Remote:
             return TokenError(f"the daemon at {self.url} refuses: {detail}")
         if error.code == 404:
             return missing(detail)
+        if error.code == 422 and error.url.endswith("/-/reload"):
+            return NotReloadedError(detail)
         if error.code == 409:
             return ConflictError(detail)
         return StoreError(f"the daemon at {self.url}: {detail}")
@@ -202,7 +218,7 @@ class Remote:
 def _silence(document: dict[str, Any]) -> Silence:
     return Silence(
         id=document["id"],
-        matchers=tuple(Matcher.parse(text) for text in document["match"]),
+        matchers=tuple(Matcher.stored(text) for text in document["match"]),
         starts_at=documents.time_from(document["starts_at"]),
         ends_at=documents.time_from(document["ends_at"]),
         created_at=documents.time_from(document["created_at"]),

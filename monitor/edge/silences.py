@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+import structlog
+
 from monitor.config import MaintenanceWindow
 from monitor.config.durations import parse_duration
-from monitor.domain import Incident
+from monitor.domain import Incident, bounded
 from monitor.edge.wording import time_text
 from monitor.matching import Matcher, all_hold
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 LONGEST = timedelta(days=366)
 """A silence for ever would be forgotten for ever."""
+
+_log = structlog.get_logger("silences")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,12 @@ class Silence:
             ValueError: it would silence nothing, or for too long; `MatcherError` for a matcher.
         """
         found = tuple(Matcher.parse(text) for text in matchers)
+        for what, at in (("start", starts_at), ("end", ends_at)):
+            try:
+                if at is not None:
+                    bounded(at)
+            except ValueError as error:
+                raise ValueError(f"the {what} of a silence {error}") from None
         starts = starts_at or now
         if not found:
             raise ValueError('a silence needs a matcher; `outcome=~".*"` is everything')
@@ -62,6 +72,11 @@ class Silence:
         text = "\x1f".join([actor, now.isoformat(), ends_at.isoformat(), *map(str, found)])
         identity = hashlib.sha256(text.encode()).hexdigest()[:8]
         return Silence(identity, found, starts, ends_at, now, actor, note)
+
+    @property
+    def fault(self) -> str:
+        """Why it silences nothing, although it is in force; empty when it can be understood."""
+        return "; ".join(matcher.fault for matcher in self.matchers if matcher.fault)
 
     def active(self, now: datetime) -> bool:
         """It holds at this moment."""
@@ -117,23 +132,40 @@ class Silencer:
 
     store: Store
     windows: Sequence[MaintenanceWindow] = ()
-    _at: datetime | None = None
-    _active: tuple[Silence, ...] = field(default=())
+    _seen: tuple[datetime | None, tuple[Silence, ...]] = None, ()
+    """When it looked, and what held; replaced whole, for several threads ask."""
+    _complained: set[str] = field(default_factory=set)
 
     def __call__(self, incident: Incident, now: datetime) -> tuple[str, datetime] | None:
         """As `bundling.Quiet`."""
-        self._look(now)
-        found = hushed(incident, self._active, self.windows, now)
+        found = hushed(incident, self._look(now), self.windows, now)
         return None if found is None else (found.reason, found.until)
 
     def count(self, now: datetime) -> int:
         """Silences and windows that hold."""
-        self._look(now)
-        return len(self._active) + sum(until(window, now) is not None for window in self.windows)
+        return len(self._look(now)) + sum(until(window, now) is not None for window in self.windows)
 
-    def _look(self, now: datetime) -> None:
-        if now != self._at:
-            self._at, self._active = now, tuple(self.store.silences(active_at=now))
+    def _look(self, now: datetime) -> tuple[Silence, ...]:
+        at, active = self._seen
+        if now == at:
+            return active
+        active = tuple(self.store.silences(active_at=now))
+        self._seen = now, active
+        for silence in active:
+            if silence.fault and silence.id not in self._complained:
+                self._complained.add(silence.id)
+                _log.warning(
+                    "a silence cannot be understood and silences nothing; add it anew",
+                    silence=silence.id,
+                    why=silence.fault,
+                )
+        return active
+
+
+def listed(store: Store, now: datetime) -> list[Silence]:
+    """For people, newest first: every one that holds, and of the others those made last."""
+    found = {s.id: s for s in (*store.silences(), *store.silences(active_at=now))}
+    return sorted(found.values(), key=lambda s: (s.created_at, s.id), reverse=True)
 
 
 def hushed(

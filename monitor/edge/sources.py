@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 from monitor.config import Config, KafkaSettings
 from monitor.edge.allocator import hand_back_at_once
-from monitor.edge.files import FileSource
+from monitor.edge.files import STDIN, FileSource
+from monitor.edge.holding import HoldingSource
 from monitor.edge.source import Source
 from monitor.vocabulary import Vocabulary
 
@@ -24,7 +26,16 @@ def open_source(config: Config, vocabulary: Vocabulary, now: Callable[[], dateti
         from monitor.edge.kafka import KafkaSource
 
         return KafkaSource(config, vocabulary, now)
-    return FileSource(config, vocabulary, now=now)
+    if STDIN in config.source.paths:
+        return FileSource(config, vocabulary, now=now)  # a pipe cannot be read again
+    # The one that holds judges instead, before anything is handed over.
+    all_of_it = replace(config, source=replace(config.source, max_rejected_ratio=1.0))
+    return HoldingSource(
+        FileSource(all_of_it, vocabulary, now=now),
+        config.source.max_rejected_ratio,
+        config.settings.window.max_future,
+        now,
+    )
 
 
 def prepare_process(config: Config) -> None:

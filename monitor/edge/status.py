@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from monitor.config import Config, MaintenanceWindow
 from monitor.domain import Diagnosis, WindowSettings
 from monitor.edge.metrics import Metrics
+from monitor.edge.reloading import Reloads
 from monitor.edge.store import Store
 
 
@@ -64,6 +65,7 @@ class AppState(Protocol):
     status: Status
     store: Store
     metrics: Metrics
+    reloads: Reloads | None
 
     def change(self, **changes: Any) -> None:
         """Replace these fields of `status`, whatever other threads change meanwhile."""
@@ -76,6 +78,8 @@ class LiveState:
     store: Store
     metrics: Metrics
     status: Status = Status()
+    reloads: Reloads | None = None
+    """Where to ask for the configuration to be read anew; None: nobody would answer."""
     _changing: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def change(self, **changes: Any) -> None:

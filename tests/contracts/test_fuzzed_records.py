@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from monitor.config import Config, load
 from monitor.edge.json_records import Decoded, RecordDecoder
-from monitor.edge.kafka.judge import Judge
+from monitor.edge.judge import Judge
 from monitor.vocabulary import Vocabulary
 
 RECORDS = int(os.environ.get("FUZZED_RECORDS", "60000"))

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from monitor.edge.kafka import beginnings, judge, polling, source
+from monitor.edge import judge
+from monitor.edge.kafka import beginnings, polling, source
 from monitor.edge.source import Flow, SourceAwayError
 from tests.contracts.streams import NOW, Desk, record
 from tests.services.brokers import Kafka
@@ -130,6 +131,19 @@ def test_a_stream_gone_bad_pauses_and_goes_on_once_it_is_sound_again(
     # It judges again from here on.
     desk.kafka.send(desk.topic, [(0, b"rubbish")] * 300)
     desk.until(source, lambda: source.status().flow is Flow.PAUSED)
+
+
+def test_a_bad_stretch_that_is_over_does_not_pause_a_pass_that_cannot_wait(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`once` makes one pass: whether the newest are sound has to be seen within it."""
+    monkeypatch.setattr("monitor.edge.kafka.sampling.SAMPLE_RECORDS", 150)
+    desk.kafka.create(desk.topic, 1)
+    values = [record(i) for i in range(300)] + [b"?"] * 400 + [record(i) for i in range(300, 600)]
+    desk.kafka.send(desk.topic, [(0, value) for value in values])
+    source = desk.open(max_rejected_ratio=0.2, recheck="1h")
+    assert len(desk.read(source)) == 600
+    assert source.status().flow is not Flow.PAUSED
 
 
 def test_a_wrong_configuration_is_mended_without_losing_a_record(desk: Desk) -> None:

@@ -20,9 +20,10 @@ from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import DeliveryError, Notifier
 from monitor.edge.notifiers.alertmanager import HOLD, REPEAT_RESOLVED, AlertmanagerNotifier
 from monitor.edge.notifiers.email import EmailNotifier
+from monitor.edge.notifiers.lane import MOST_ATTEMPTS, pause_after
 from monitor.edge.notifiers.log import LogNotifier
 from monitor.edge.notifiers.message import headline, plain_text
-from monitor.edge.notifiers.outbox import MOST_ATTEMPTS, Outbox, pause_after
+from monitor.edge.notifiers.outbox import Outbox
 from monitor.edge.notifiers.webhook import SIGNATURE, WebhookNotifier, check_signature
 from monitor.edge.store import Work
 from tests.contracts.receivers import (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -14,10 +13,10 @@ import pyarrow as pa
 
 from monitor.config import Config
 from monitor.edge.blobs import arrays_from_bytes, slice_from_bytes
+from monitor.edge.kept_vocabulary import KeptVocabulary
 from monitor.edge.store import Store
 from monitor.simulation.files import json_lines
 from monitor.simulation.world import World
-from monitor.vocabulary import Vocabulary
 
 SCHEMA = """
 [schema]
@@ -85,9 +84,7 @@ def expected(tables: Iterable[pa.Table], slice_length: timedelta = timedelta(min
 def stored(store: Store, config: Config) -> Told:
     """Every row of the store in words: diagnosed or still filling."""
     saved = store.load()
-    vocabulary = Vocabulary.from_json(
-        config.settings.schema, json.loads(saved.state.get("vocabulary", b"{}"))
-    )
+    vocabulary = KeptVocabulary(config.settings.schema, saved.state).vocabulary
     pieces = [
         (piece.start, piece.values, piece.failed, piece.weight)
         for piece in (slice_from_bytes(blob).slice for blob in saved.slices.values())

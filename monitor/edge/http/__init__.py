@@ -30,6 +30,7 @@ from starlette.routing import Route
 
 from monitor.edge.console import Console
 from monitor.edge.http.api import Api
+from monitor.edge.http.connections import PatientProtocol
 from monitor.edge.http.forms import Forms
 from monitor.edge.http.guard import Guard, ReadOnlyStandby, is_loopback
 from monitor.edge.http.pages import Pages
@@ -71,7 +72,7 @@ def make_app(
 
     def failure(request: Request, error: Exception) -> Response:
         refused = refusal(error)
-        if request.url.path.startswith("/api/"):
+        if request.url.path.startswith(("/api/", "/-/")):
             return problem(refused)
         page = console.error(
             pages.viewer(request), state.status, refused.status_code, refused.detail
@@ -88,6 +89,7 @@ def make_app(
             Route("/metrics", api.metrics),
             Route("/healthz", api.healthz),
             Route("/readyz", api.readyz),
+            Route("/-/reload", api.reload, methods=["POST"]),
             Route("/api/v1/status", api.status),
             Route("/api/v1/incidents", api.incidents),
             Route("/api/v1/incidents/{id}", api.incident),
@@ -189,7 +191,7 @@ def serve(
         server_header=False,
         lifespan="off",
         loop="asyncio",
-        http="h11",
+        http=PatientProtocol,
         ws="none",
         timeout_graceful_shutdown=2,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -19,13 +20,15 @@ from monitor.edge.http.answers import conditional, require_match, tag
 from monitor.edge.http.bodies import json_body, new_silence
 from monitor.edge.http.problems import Refusal
 from monitor.edge.http.questions import MOST, PAGE, Question, cursor
+from monitor.edge.reloading import RefusedError
 from monitor.edge.remote import store_identity
-from monitor.edge.silences import Hush, Silence, described, hushed
+from monitor.edge.silences import Hush, Silence, described, hushed, listed
 from monitor.edge.silences import until as open_until
 from monitor.edge.status import AppState
 from monitor.edge.store import IncidentQuery, Seen, Verdict
 
 _PARKED_SHOWN = 20
+_RELOAD_SECONDS = 60.0
 _LONGEST_ID = 200
 _FILTERS = (
     "state", "since", "until", "outcome", "method", "severity", "text", "limit", "after",
@@ -64,6 +67,25 @@ class Api:
         return PlainTextResponse(
             "ready" if status.ready else status.reason, 200 if status.ready else 503
         )
+
+    async def reload(self, request: Request) -> Response:
+        """POST: read the configuration anew; answers when it runs, or says why it does not."""
+        reloads = self._state.reloads
+        if reloads is None:
+            raise Refusal(503, "this process runs without a configuration to be read anew")
+        try:
+            async with asyncio.timeout(_RELOAD_SECONDS):
+                await asyncio.wrap_future(reloads.ask())
+        except RefusedError as error:
+            raise Refusal(422, str(error), "configuration") from None
+        except TimeoutError:
+            raise Refusal(
+                503,
+                f"not done within {_RELOAD_SECONDS:g} s: the tick at hand is finished first; "
+                "least_monitor_config_last_reload_successful and the log say how it ends",
+                headers={"Retry-After": "60"},
+            ) from None
+        return Response(documents.dumps({"reloaded": True}), media_type="application/json")
 
     def status(self, request: Request) -> Response:
         """How the daemon is, with the newest tick in numbers."""
@@ -204,7 +226,9 @@ class Api:
         _nothing_asked(request)
         now = datetime.now(UTC)
         body = {
-            "silences": [documents.silence_document(s, now) for s in self._state.store.silences()],
+            "silences": [
+                documents.silence_document(s, now) for s in listed(self._state.store, now)
+            ],
             "maintenance": [
                 {
                     "match": [str(matcher) for matcher in window.matchers],

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.edge.http.answers import zipped
 from monitor.edge.http.problems import Refusal, occurrence, problem, refusal
-from monitor.edge.http.signing import Sessions
+from monitor.edge.http.signing import COOKIE, THEME_COOKIE, Sessions
 from monitor.edge.status import AppState
 
 Failure = Callable[[Request, Exception], Response]
@@ -141,6 +141,9 @@ class Guard:
             # Another site's name that resolves to 127.0.0.1 would let that site read us.
             reason = "ask for localhost or 127.0.0.1, or set [http] public_url to this address"
             return Refusal(421, reason)
+        if any(not _cookie(scope, name).isascii() for name in (COOKIE, THEME_COOKIE)):
+            reason = "a cookie of ours is not ASCII: delete the cookies of this site"
+            return Refusal(400, reason)
         change = scope["method"] not in SAFE
         if change and scope["path"].startswith(FORMS):
             # The form itself carries the token, and its handler asks for it; what reading
@@ -166,6 +169,10 @@ class Guard:
             "unauthorized",
             headers={"WWW-Authenticate": challenge},
         )
+
+
+def _cookie(scope: Scope, name: str) -> str:
+    return HTTPConnection(scope).cookies.get(name, "")
 
 
 def _is_browser(scope: Scope) -> bool:
@@ -218,7 +225,7 @@ class ReadOnlyStandby:
         """ASGI."""
         leader = self._state.status.standby
         changes = scope["type"] == "http" and scope["method"] not in SAFE
-        if changes and leader and scope["path"] not in _OWN_FORMS:
+        if changes and leader and scope["path"] not in (*_OWN_FORMS, "/-/reload"):
             reason = f"this process stands by and shows only; {leader} leads: change it there"
             refused = self._failure(Request(scope), Refusal(409, reason, "standby"))
             await refused(scope, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -13,6 +14,7 @@ from monitor.edge.console import NEWEST, Console, Overview, Story, Viewer, repor
 from monitor.edge.http.api import Api
 from monitor.edge.http.problems import Refusal
 from monitor.edge.http.signing import Sessions, local_path, theme
+from monitor.edge.silences import listed
 from monitor.edge.status import AppState
 from monitor.edge.store import IncidentQuery
 from monitor.edge.store.lease import Lease
@@ -118,7 +120,7 @@ class Pages:
     def silences(self, request: Request) -> Response:
         """Silences and maintenance."""
         match = request.query_params.get("match", "")
-        found = self._state.store.silences()
+        found = listed(self._state.store, datetime.now(UTC))
         return self._console.silences(self.viewer(request), self._state.status, found, match)
 
     def graph(self, request: Request) -> Response:

@@ -28,6 +28,7 @@ TYPES: Mapping[str, str] = {
     "unauthorized": "The token is missing or wrong.",
     "not-found": "No incident or silence has this id, or several begin with it.",
     "conflict": "The incident or silence is in a state that does not allow the change.",
+    "configuration": "The configuration in the file is not taken; `detail` lists why.",
     "standby": "Another process leads; changes are made there.",
     "changed": "It is no longer as `If-Match` says: read it again, then decide.",
     "no-tick": "There has been no tick yet.",

@@ -16,6 +16,7 @@ from typing import TypeVar
 from starlette.datastructures import QueryParams
 
 from monitor.config.problems import closest
+from monitor.domain import bounded
 from monitor.edge.http.problems import Fault, invalid
 
 PAGE = 50
@@ -181,4 +182,4 @@ def moment(text: str, zone: tzinfo | None = None) -> datetime:
         at = at.replace(tzinfo=zone)
     if at.tzinfo is None:
         raise ValueError("has no time zone; append Z for UTC")
-    return at
+    return bounded(at)

@@ -173,6 +173,7 @@ _SILENCE = closed(
     actor=TEXT,
     note=TEXT,
     expired_by=maybe(TEXT) | {"description": "Who ended it before its time."},
+    fault=TEXT | {"description": "Why it silences nothing; empty when it can be understood."},
 )
 
 SCHEMAS: dict[str, Schema] = {

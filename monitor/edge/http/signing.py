@@ -65,6 +65,7 @@ class Sessions:
     def signed_in(self, cookies: Mapping[str, str], now: datetime | None = None) -> Signed | None:
         """Who sends these cookies; None if nobody, or no longer."""
         value = cookies.get(COOKIE, "")
+        assert value.isascii(), "the guard lets no other pass"
         text, _, seal = value.rpartition(".")
         if self._key is None or len(value) > _LONGEST_COOKIE or text.count(".") != 2:
             return None

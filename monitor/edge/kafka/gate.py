@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from monitor.config import Config, KafkaSettings
 from monitor.domain import datetime64
 from monitor.edge.json_records import RecordDecoder
-from monitor.edge.kafka.judge import Judge
+from monitor.edge.judge import Judge
 from monitor.edge.kafka.places import Place
 from monitor.edge.kafka.sampling import newest_records
 from monitor.edge.kafka.sorting import NOT_BAD, Taken
@@ -69,7 +69,8 @@ class Gate:
                 "restart: no record is skipped",
                 detail=self.complaint, limit=self._settings.max_rejected_ratio,
             )  # fmt: skip
-            return False
+            # A bad stretch that is over need not wait: the newest may be sound already.
+            return self._recheck()
         if time.monotonic() - self._rechecked < self._settings.recheck.total_seconds():
             return False
         self._rechecked = time.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -32,6 +32,8 @@ class Taken:
     """By record; every record is an event or a fault."""
     places: dict[TopicPartition, Place]
     """Where all partitions stand behind them."""
+    needed: Collection[str] = ()
+    """The fields that are read."""
     doubts: list[Doubt] = field(default_factory=list)
     """About events."""
 
@@ -52,14 +54,14 @@ class Taken:
 
     def rejected(self) -> tuple[Rejected, ...]:
         """The faults and doubts, counted and with examples."""
-        tally = Rejects()
+        tally = Rejects(self.needed)
         for fault in self.faults:
             record = self.record(fault.row)
             tally.add(fault.reason, record.where, fault.detail, record.value or b"")
         doubts = []
         for doubt in self.doubts:
             first = self.record(int(doubt.rows[0]))
-            raw = (first.value or b"")[:200]
+            raw = tally.kept((first.value or b"")[:200])
             doubts.append(Rejected(doubt.reason, first.where, doubt.detail, len(doubt.rows), raw))
         return (*tally.listed(), *doubts)
 
@@ -120,7 +122,7 @@ class Sorter:
             for doubt in decoded.doubts
             if len(left := doubt.rows[np.isin(doubt.rows, rows[keep])])
         ]
-        return Taken(pieces, events, faults, places, doubts)
+        return Taken(pieces, events, faults, places, self._decoder.needed, doubts)
 
     def _remember(self, pieces: list[Piece], seen: Seen) -> list[Piece]:
         """Learn the ids of records that were taken in before a restart; the others remain."""

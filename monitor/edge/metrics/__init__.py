@@ -49,14 +49,13 @@ class Metrics:
     ) -> None:
         self.registry = CollectorRegistry(auto_describe=True)
         self._top = top
-        self._budget = false_alarms_per_week
-        self._allowance = (false_alarms_per_week or 0.0) * (slice_length / timedelta(weeks=1))
+        self.configured(false_alarms_per_week, slice_length)
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
         self._make_counters()
         prometheus_client.ProcessCollector(registry=self.registry)
         prometheus_client.GCCollector(registry=self.registry)
-        self.registry.register(SnapshotCollector(lambda: self._snapshot, self._budget, top))
+        self.registry.register(SnapshotCollector(lambda: self._snapshot, lambda: self._budget, top))
 
     def _make_counters(self) -> None:
         def counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
@@ -133,6 +132,24 @@ class Metrics:
             self._store_failures.labels(trouble.value)
         self._damaged = counter("damaged_slices", "Stored slices that could not be read.")
         self._started = gauge("start_timestamp_seconds", "When this process began to monitor.")
+        self._reload_worked = gauge(
+            "config_last_reload_successful", "1 if the configuration last read was taken, else 0."
+        )
+        self._reloaded_at = gauge(
+            "config_last_reload_success_timestamp_seconds",
+            "When a configuration was last taken, at the start or by a reload.",
+        )
+
+    def configured(self, false_alarms_per_week: float | None, slice_length: timedelta) -> None:
+        """As `Metrics`; again when the configuration was reloaded."""
+        self._budget = false_alarms_per_week
+        self._allowance = (false_alarms_per_week or 0.0) * (slice_length / timedelta(weeks=1))
+
+    def reloaded(self, at: datetime | None) -> None:
+        """The configuration in the file was taken at this time, or refused (None)."""
+        self._reload_worked.set(at is not None)
+        if at is not None:
+            self._reloaded_at.set(at.timestamp())
 
     def leads(self, leading: bool) -> None:
         """This process leads, or stands by."""

@@ -76,7 +76,9 @@ def strongest(diagnosis: Diagnosis, top: int) -> tuple[Edge, ...]:
 class SnapshotCollector(Collector):
     """Renders the snapshot at every scrape."""
 
-    def __init__(self, newest: Callable[[], Snapshot], budget: float | None, top: int) -> None:
+    def __init__(
+        self, newest: Callable[[], Snapshot], budget: Callable[[], float | None], top: int
+    ) -> None:
         self._newest = newest
         self._top = top
         self._budget = budget
@@ -91,11 +93,11 @@ class SnapshotCollector(Collector):
         info = InfoMetricFamily(f"{PREFIX}_build", "Version of least-monitor and Python.")
         info.add_metric([], {"version": __version__, "python": platform.python_version()})
         yield info
-        if self._budget is not None:
+        if (budget := self._budget()) is not None:
             yield single(
                 "false_alarms_budget_per_week",
                 "False alarms a week that the operator allows.",
-                self._budget,
+                budget,
             )
         yield from incident_families(snapshot, self._top)
         if snapshot.watermark is not None:

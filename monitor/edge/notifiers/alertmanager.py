@@ -13,15 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx2
-
-from monitor import __version__
 from monitor.domain import Change, Incident, Notification, State
 from monitor.edge import documents
 from monitor.edge.notifiers import DeliveryError
 from monitor.edge.notifiers.message import one_line
 from monitor.edge.notifiers.templates import Wording
 from monitor.edge.notifiers.webhook import post
+from monitor.edge.posting import Poster
 
 HOLD = timedelta(minutes=5)
 """An open alert ends this long after it was last posted."""
@@ -74,15 +72,11 @@ class AlertmanagerNotifier:
         self._now = now
         self._resolved: dict[str, tuple[datetime, dict[str, Any]]] = {}
         """Incident → when its resolution was first posted, and the alert."""
-        self._client = httpx2.Client(
-            timeout=timeout.total_seconds(),
-            follow_redirects=False,
-            auth=None if user is None else (user, password or ""),
-            headers={
-                "User-Agent": f"least-monitor/{__version__}",
-                "Content-Type": "application/json",
-                **({} if token is None else {"Authorization": f"Bearer {token}"}),
-            },
+        bearer = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._poster = Poster(
+            timeout,
+            {"Content-Type": "application/json", **bearer},
+            None if user is None else (user, password or ""),
         )
 
     def send(self, notification: Notification) -> None:
@@ -114,8 +108,7 @@ class AlertmanagerNotifier:
             self._post(alerts)
 
     def close(self) -> None:
-        """See `Notifier`."""
-        self._client.close()
+        """See `Notifier`: nothing stays open between messages."""
 
     def _alert(self, incident: Incident, change: Change, now: datetime) -> dict[str, Any]:
         finding = incident.finding
@@ -152,10 +145,13 @@ class AlertmanagerNotifier:
         failures: list[DeliveryError] = []
         for url in self._urls:
             try:
-                post(self._client, url, body, {}, self._now)
+                post(self._poster, url, body, {}, self._now)
             except DeliveryError as error:
                 failures.append(error)
         if len(failures) == len(self._urls):
+            pauses = [e.retry_after for e in failures if e.retry_after is not None]
             raise DeliveryError(
-                "; ".join(map(str, failures)), permanent=all(e.permanent for e in failures)
+                "; ".join(map(str, failures)),
+                permanent=all(e.permanent for e in failures),
+                retry_after=max(pauses, default=None),
             )

@@ -1,43 +1,29 @@
 """Takes notifications out of the store and makes sure they arrive.
 
-A tick writes its notifications in its own transaction, so they outlive a crash; this worker
-sends them afterwards, at least once and in order for each incident and notifier. What is sent,
-and in how many messages, `bundling` decides.
+A tick writes its notifications in its own transaction, so they outlive a crash; they are sent
+afterwards, at least once and in order for each incident and notifier. Every notifier has a lane and
+a thread of its own: one that is slow or dead holds up nobody else. What is sent, and in how many
+messages, `bundling` decides.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import structlog
 
 from monitor.config import Route
 from monitor.edge.metrics import Metrics
-from monitor.edge.notifiers import Bundling, Collapsing, DeliveryError, Notifier, Refreshing
-from monitor.edge.notifiers.bundling import Bundle, Quiet, never_quiet, plan, within
+from monitor.edge.notifiers import Notifier
+from monitor.edge.notifiers.bundling import Quiet, never_quiet
+from monitor.edge.notifiers.lane import Lane
 from monitor.edge.silences import Silencer
-from monitor.edge.store import OutboxItem, Store, StoreError
-
-FIRST_PAUSE = timedelta(seconds=5)
-LONGEST_PAUSE = timedelta(hours=1)
-_HOUR = timedelta(hours=1)
-MOST_ATTEMPTS = 30
-"""About 21 hours with the pauses above; then the notification is parked."""
+from monitor.edge.store import Store, StoreError
 
 _log = structlog.get_logger("outbox")
-
-
-def pause_after(attempts: int) -> timedelta:
-    """Pause after so many failed attempts: doubling, bounded, the same every time.
-
-    >>> [pause_after(n).seconds for n in (1, 2, 3, 20)]
-    [5, 10, 20, 3600]
-    """
-    return min(FIRST_PAUSE * (1 << min(attempts - 1, 20)), LONGEST_PAUSE)
 
 
 class Outbox:
@@ -63,213 +49,121 @@ class Outbox:
         routes: Mapping[str, Route] | None = None,
         quiet: Quiet = never_quiet,
     ) -> None:
-        self._store = store
-        self._notifiers = {notifier.name: notifier for notifier in notifiers}
-        assert len(self._notifiers) == len(notifiers), "two notifiers of one name"
-        self._metrics = metrics
-        self._now = now
+        self._store, self._metrics, self._now, self._quiet = store, metrics, now, quiet
+        self._lanes = {
+            one.name: Lane(store, one, metrics, now, (routes or {}).get(one.name, Route()), quiet)
+            for one in notifiers
+        }
+        assert len(self._lanes) == len(notifiers), "two notifiers of one name"
         self._interval = interval.total_seconds()
-        self._woken = threading.Event()
-        self._refreshed: dict[str, datetime] = {}
-        self._routes = routes or {}
-        self._quiet = quiet
-        self._sent_at: dict[str, deque[datetime]] = {}
-        """Of the last hour; forgotten in a restart."""
-        self._stopping = False
-        self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._woken: list[threading.Event] = []
+        self._threads: list[threading.Thread] = []
+        self._store_trouble = ""
 
     @property
     def names(self) -> tuple[str, ...]:
         """For `Work.notifiers`."""
-        return tuple(self._notifiers)
+        return tuple(self._lanes)
 
     def deliver(self) -> int:
         """Send everything that is due; returns how many notifications arrived.
 
-        After a temporary failure the notifier rests until the next call, so that a dead
-        receiver costs one timeout a round and does not hold up the others.
-
         Raises:
-            LeadershipLostError: another process sends now.
-            StoreError: the store failed. What was sent but not yet marked will be sent again.
+            LeadershipLostError, StoreError: see `Lane.deliver`.
         """
-        arrived = 0
-        resting: set[str] = set()
-        while not self._stopping:
-            waiting: dict[str, list[OutboxItem]] = {}
-            for item in self._store.due(self._now()):
-                if item.notifier not in resting:
-                    waiting.setdefault(item.notifier, []).append(item)
-            if not waiting:
-                break
-            for name, items in waiting.items():
-                sent, rests = self._deliver(name, items)
-                arrived += sent
-                if rests:
-                    resting.add(name)
-        if self._metrics is not None:
-            self._metrics.outbox(
-                {
-                    (count.notifier, count.status): count.count
-                    for count in self._store.outbox()
-                    if count.status in ("pending", "parked")
-                }
-            )
-            if isinstance(self._quiet, Silencer):
-                self._metrics.silenced(self._quiet.count(self._now()))
+        arrived = sum(lane.deliver(self._stop.is_set) for lane in self._lanes.values())
+        self._keep_house()
         return arrived
 
-    def _deliver(self, name: str, items: Sequence[OutboxItem]) -> tuple[int, bool]:
-        """Deal with all that is due of one notifier: how much arrived, and must it rest."""
-        notifier, now = self._notifiers.get(name), self._now()
-        if notifier is None:
-            for item in items:
-                reason = f"no notifier {name!r} is configured any more"
-                self._store.failed(item, reason, None)
-                self._count(name, "parked")
-            return 0, False
-        route = self._routes.get(name, Route())
-        if not isinstance(notifier, Bundling):
-            route = replace(route, group_by="none")
-        made = plan(
-            items,
-            route,
-            self._store.fates(name, {item.notification.incident.id for item in items}),
-            now,
-            self._quiet,
-            collapses=isinstance(notifier, Collapsing),
-            states_only=isinstance(notifier, Collapsing) and notifier.states_only,
-        )
-        for skipped, reason in made.skipped:
-            self._store.skipped(skipped, reason)
-            self._count(name, "skipped", len(skipped))
-        for held, reason, until in made.held:
-            self._store.held(held, reason, until)
-        return self._send(notifier, self._limited(name, made.bundles, route, now), now)
-
-    def _limited(
-        self, name: str, bundles: list[Bundle], route: Route, now: datetime
-    ) -> list[Bundle]:
-        """What may be sent now; the rest waits, and is told as one message where that can be."""
-        if route.most_per_hour is None or not bundles:
-            return bundles
-        sent = self._sent_at.setdefault(name, deque())
-        while sent and not timedelta(0) <= now - sent[0] < _HOUR:  # or the clock was set back
-            sent.popleft()
-        together = isinstance(self._notifiers[name], Bundling)
-        allowed = route.most_per_hour - len(sent)
-        chosen, left = within(bundles, allowed, together) if allowed > 0 else ([], len(bundles))
-        if left:
-            until = (sent[0] if sent else now) + _HOUR
-            reason = f"more than {route.most_per_hour} messages in an hour"
-            waiting = [item for bundle in bundles[len(bundles) - left :] for item in bundle.items]
-            self._store.held(waiting, reason, until)
-            self._count(name, "held", len(waiting))
-        return chosen
-
-    def _send(
-        self, notifier: Notifier, bundles: Sequence[Bundle], now: datetime
-    ) -> tuple[int, bool]:
-        arrived = 0
-        for bundle in bundles:
-            if self._stopping:
-                return arrived, True
-            # Since the last look another process may have taken over, and this one have slept.
-            self._store.confirm_lease()
-            try:
-                if isinstance(notifier, Bundling) and len(bundle.notifications) > 1:
-                    notifier.send_together(bundle.notifications)
-                else:
-                    for notification in bundle.notifications:
-                        notifier.send(notification)
-            except DeliveryError as error:
-                if self._failed(bundle, error):
-                    return arrived, True
-                continue
-            self._sent_at.setdefault(notifier.name, deque()).append(now)
-            self._store.sent(*bundle.items)
-            self._count(notifier.name, "sent")
-            arrived += len(bundle.items)
-        return arrived, False
-
-    def _failed(self, bundle: Bundle, error: DeliveryError) -> bool:
-        """Note it; True when it will be tried again."""
-        attempts = max(item.attempts for item in bundle.items) + 1
-        name = bundle.items[0].notifier
-        facts = {
-            "notifier": name,
-            "incidents": [n.incident.id for n in bundle.notifications],
-            "attempts": attempts,
-            "error": str(error),
-        }
-        hopeless = error.permanent or attempts >= MOST_ATTEMPTS
-        pause = max(pause_after(attempts), error.retry_after or timedelta(0))
-        for item in bundle.items:
-            self._store.failed(item, str(error), None if hopeless else self._now() + pause)
-        self._count(name, "parked" if hopeless else "retried")
-        if hopeless:
-            _log.error("notification given up", **facts)
-        else:
-            _log.warning("notification delayed", seconds=pause.total_seconds(), **facts)
-        return not hopeless
-
-    def _count(self, notifier: str, result: str, times: int = 1) -> None:
-        if self._metrics is not None:
-            self._metrics.notified(notifier, result, times)
-
     def refresh(self) -> None:
-        """Tell forgetful receivers again what still holds, each as often as it needs.
+        """Tell forgetful receivers again what still holds.
 
         Raises:
             StoreError: the store failed.
         """
+        for lane in self._lanes.values():
+            lane.refresh()
+
+    def _keep_house(self) -> None:
+        """What concerns all of them: what is for nobody any more, and the figures."""
         now = self._now()
-        for name, notifier in self._notifiers.items():
-            if not isinstance(notifier, Refreshing):
-                continue
-            last = self._refreshed.get(name)
-            # A clock that is set back must not let the receiver forget what still burns.
-            if last is not None and timedelta(0) <= now - last < notifier.every:
-                continue
-            self._refreshed[name] = now
-            self._store.confirm_lease()
-            try:
-                notifier.refresh(self._store.told(name))
-            except DeliveryError as error:
-                _log.warning("cannot refresh", notifier=name, error=str(error))
-                self._count(name, "refresh_failed")
+        for count in self._store.outbox():
+            if count.status == "pending" and count.notifier not in self._lanes:
+                self._park(count.notifier, now)
+        if self._metrics is None:
+            return
+        self._metrics.outbox(
+            {
+                (count.notifier, count.status): count.count
+                for count in self._store.outbox()
+                if count.status in ("pending", "parked")
+            }
+        )
+        if isinstance(self._quiet, Silencer):
+            self._metrics.silenced(self._quiet.count(now))
+
+    def _park(self, name: str, now: datetime) -> None:
+        while items := self._store.due(now, notifier=name):
+            for item in items:
+                self._store.failed(item, f"no notifier {name!r} is configured any more", None)
+                if self._metrics is not None:
+                    self._metrics.notified(name, "parked")
 
     def start(self) -> None:
-        """Deliver in a thread of its own until `stop`."""
-        assert self._thread is None, "already started"
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="outbox", daemon=True)
-        self._thread.start()
+        """Deliver in threads of our own until `stop`."""
+        assert not self._threads, "already started"
+        self._stop = threading.Event()
+        works = [self._work_of(lane) for lane in self._lanes.values()]
+        for name, work in zip((*self._lanes, "house"), (*works, self._keep_house), strict=True):
+            woken = threading.Event()
+            arguments = (work, woken, self._stop)
+            thread = threading.Thread(
+                target=self._run, args=arguments, name=f"outbox {name}", daemon=True
+            )
+            self._woken.append(woken)
+            self._threads.append(thread)
+        for thread in self._threads:
+            thread.start()
+
+    def _work_of(self, lane: Lane) -> Callable[[], None]:
+        stop = self._stop
+
+        def work() -> None:
+            lane.deliver(stop.is_set)
+            lane.refresh()
+
+        return work
 
     def wake(self) -> None:
         """A tick has committed notifications: look now."""
-        self._woken.set()
+        for woken in self._woken:
+            woken.set()
 
     @property
     def alive(self) -> bool:
-        """False when the worker was started and has died of a bug."""
-        return self._thread is None or self._thread.is_alive()
+        """False when a worker was started and has died of a bug."""
+        return all(thread.is_alive() for thread in self._threads)
 
     def stop(self, timeout: timedelta = timedelta(seconds=15)) -> None:
-        """End after the attempt at hand; what is left stays in the store."""
-        self._stopping = True
-        self._woken.set()
-        self._refreshed.clear()
-        if self._thread is not None:
-            self._thread.join(timeout.total_seconds())
-            self._thread = None
+        """End after the attempts at hand; what is left stays in the store."""
+        self._stop.set()
+        self.wake()
+        deadline = time.monotonic() + timeout.total_seconds()
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+        self._threads, self._woken = [], []
+        for lane in self._lanes.values():
+            lane.forget_refresh()
 
-    def _run(self) -> None:
-        while not self._stopping:
+    def _run(self, work: Callable[[], None], woken: threading.Event, stop: threading.Event) -> None:
+        while not stop.is_set():
             try:
-                self.deliver()
-                self.refresh()
+                work()
+                self._store_trouble = ""
             except StoreError as error:
-                _log.error("outbox cannot reach the store", error=str(error))
-            self._woken.wait(self._interval)
-            self._woken.clear()
+                if not self._store_trouble:  # once, not every second by every thread
+                    _log.error("outbox cannot reach the store", error=str(error))
+                self._store_trouble = str(error)
+            woken.wait(self._interval)
+            woken.clear()

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-import httpx2
-
-from monitor import __version__
 from monitor.domain import Notification
 from monitor.edge import documents
 from monitor.edge.notifiers import DeliveryError, link_to
+from monitor.edge.posting import Poster, UnansweredError, shown
 
 SIGNATURE = "X-Least-Monitor-Signature"
 
@@ -61,7 +59,7 @@ class WebhookNotifier:
     Args:
         url: http or https.
         secret: shared with the receiver; None leaves the signature out.
-        timeout: of one attempt.
+        timeout: of one attempt, from its beginning to its end.
         console_url: where people reach the console; for the link.
         name: for the outbox.
         now: the clock, for the signature.
@@ -81,15 +79,7 @@ class WebhookNotifier:
         self._secret = secret
         self._console_url = console_url
         self._now = now
-        # A redirect would carry the document to an address nobody configured.
-        self._client = httpx2.Client(
-            timeout=timeout.total_seconds(),
-            follow_redirects=False,
-            headers={
-                "User-Agent": f"least-monitor/{__version__}",
-                "Content-Type": "application/json",
-            },
-        )
+        self._poster = Poster(timeout, {"Content-Type": "application/json"})
 
     def send(self, notification: Notification) -> None:
         """See `Notifier`. A 4xx other than 408, 425 and 429 is permanent, and so is a redirect."""
@@ -108,11 +98,10 @@ class WebhookNotifier:
         headers = {"Idempotency-Key": delivery_id(*notifications)}
         if self._secret is not None:
             headers[SIGNATURE] = sign(self._secret, self._now(), body)
-        post(self._client, self._url, body, headers, self._now)
+        post(self._poster, self._url, body, headers, self._now)
 
     def close(self) -> None:
-        """See `Notifier`."""
-        self._client.close()
+        """See `Notifier`: nothing stays open between messages."""
 
 
 def delivery_id(*notifications: Notification) -> str:
@@ -129,32 +118,29 @@ def delivery_id(*notifications: Notification) -> str:
 
 
 def post(
-    client: httpx2.Client,
+    poster: Poster,
     url: str,
     body: bytes,
-    headers: dict[str, str],
+    headers: Mapping[str, str],
     now: Callable[[], datetime],
 ) -> None:
     """POST, with every way of failing sorted into temporary and permanent.
 
     Raises:
-        DeliveryError: no 2xx.
+        DeliveryError: no 2xx. It does not hold what is secret of the address.
     """
     try:
-        response = client.post(url, content=body, headers=headers)
-    except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
-        raise DeliveryError(f"{url} is no address to post to: {error}", permanent=True) from error
-    except httpx2.HTTPError as error:
-        raise DeliveryError(f"{url}: {error or type(error).__name__}") from error
-    if response.is_success:
+        answer = poster.post(url, body, headers)
+    except UnansweredError as error:
+        raise DeliveryError(f"{shown(url)}: {error}", permanent=error.permanent) from error
+    if 200 <= answer.code < 300:
         return
-    code = response.status_code
-    permanent = code < 500 and code not in _TEMPORARY
-    answer = response.text.strip()[:200]
+    permanent = answer.code < 500 and answer.code not in _TEMPORARY
+    text = answer.text[:200]
     raise DeliveryError(
-        f"{url} answered {code} {response.reason_phrase}" + (f": {answer}" if answer else ""),
+        f"{shown(url)} answered {answer.code} {answer.phrase}" + (f": {text}" if text else ""),
         permanent=permanent,
-        retry_after=None if permanent else _pause(response.headers.get("Retry-After"), now()),
+        retry_after=None if permanent else _pause(answer.retry_after, now()),
     )
 
 

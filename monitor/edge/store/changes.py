@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from monitor.domain import Incident, State
+from monitor.domain import Change, Incident, Notification, State
 from monitor.edge import documents
 from monitor.edge.silences import Silence
 from monitor.edge.store.errors import (
@@ -25,11 +25,8 @@ def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[
     the monitor's "open" and stays.
     """
     if stored is None:
-        kinds: tuple[str, ...] = (
-            ("opened",) if incoming.state is not State.RESOLVED else ("opened", "resolved")
-        )
-        return incoming, kinds
-    kinds = ()
+        return incoming, ("opened", *_ending(incoming))
+    kinds: tuple[str, ...] = ()
     if stored.state is State.ACKNOWLEDGED and incoming.state is State.OPEN:
         incoming = replace(incoming, state=State.ACKNOWLEDGED)
     if stored.state is State.RESOLVED and incoming.state is not State.RESOLVED:
@@ -40,14 +37,45 @@ def merge(stored: Incident | None, incoming: Incident) -> tuple[Incident, tuple[
         kinds += (f"severity_{incoming.severity.value}",)
     if len(incoming.causes) > len(stored.causes):
         kinds += ("refined",)
-    if stored.state is not State.RESOLVED and incoming.state is State.RESOLVED:
-        kinds += (f"merged_into_{incoming.merged_into}" if incoming.merged_into else "resolved",)
+    if stored.state is not State.RESOLVED:
+        kinds += _ending(incoming)
     return incoming, kinds
 
 
-def dated(incident: Incident, kind: str) -> datetime:
-    """When a change of the history happened; a replay writes some of them at once."""
-    return incident.opened_at if kind == "opened" else incident.updated_at
+def _ending(incident: Incident) -> tuple[str, ...]:
+    if incident.state is not State.RESOLVED:
+        return ()
+    return (f"merged_into_{incident.merged_into}" if incident.merged_into else "resolved",)
+
+
+def history(
+    stored: Incident | None, incoming: Incident, news: Sequence[Notification]
+) -> tuple[Incident, list[tuple[datetime, str]]]:
+    """What to write for `incoming`, and its new entries in the audit: when, and what.
+
+    Args:
+        stored: as it was; None if it is new.
+        incoming: as the monitor has it.
+        news: what is told of it, in order. Over a backlog one commit holds a whole life, of which
+            the two ends alone say too little.
+    """
+    incident, kinds = merge(stored, incoming)
+    if not news or (stored is not None and len(news) == 1):
+        return incident, [
+            (incident.opened_at if kind == "opened" else incident.updated_at, kind)
+            for kind in kinds
+        ]
+    told = [
+        (
+            n.at,
+            f"merged_into_{n.incident.merged_into}"
+            if n.change is Change.MERGED
+            else n.change.value,
+        )
+        for n in news
+    ]
+    others = [kind for kind in kinds if kind == "reopened" or kind.startswith("severity_")]
+    return incident, [*told, *((incident.updated_at, kind) for kind in others)]
 
 
 def acknowledged(stored: Incident) -> Incident:

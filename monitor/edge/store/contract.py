@@ -113,8 +113,10 @@ class Store(Protocol):
         """The first few rejected records of each reason, for the operator to look at."""
         ...
 
-    def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
-        """Notifications to send now, oldest first.
+    def due(
+        self, now: datetime, limit: int = 1000, notifier: str | None = None
+    ) -> list[OutboxItem]:
+        """Notifications to send now, oldest first; of one notifier, or all.
 
         For one incident and notifier the order is kept: nothing overtakes a message that
         still waits for its next attempt. Once that is due, all that followed it is too.
@@ -179,7 +181,7 @@ class Store(Protocol):
         ...
 
     def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
-        """The newest first; only those that hold at `active_at` if that is given."""
+        """The newest first: of all at most `limit`, or every one that holds at `active_at`."""
         ...
 
     def told(self, notifier: str) -> tuple[Incident, ...]:

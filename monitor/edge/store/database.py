@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
@@ -67,6 +68,8 @@ class Database:
                     )
                 self.path = path
                 path.parent.mkdir(parents=True, exist_ok=True)
+                if create:
+                    keep_private(path)
                 timeout = {"timeout": busy_timeout_seconds}
                 self._engine = create_engine(parsed, connect_args=timeout)
             else:
@@ -85,12 +88,41 @@ class Database:
             ) from error
         except OSError as error:
             raise StoreError(f"cannot make the folder of the store: {error}") from error
+        self._file: tuple[int, int] | None = None
+        """Device and number of the file that is open; None until one is."""
         if self.sqlite:
             _prepare_sqlite(self._engine)
+
+    def _check_file(self) -> None:
+        """Connections go on with a file that was deleted: what they write is gone with them.
+
+        Raises:
+            StoreFailedError: the file at the path is no longer the one that was opened.
+        """
+        if self.path is None:
+            return
+        try:
+            found = self.path.stat()
+            now = found.st_dev, found.st_ino
+        except FileNotFoundError:
+            now = None
+        except OSError:
+            return  # the driver says better what is wrong
+        if self._file is None:
+            self._file = now
+        elif now != self._file:
+            what = "is gone" if now is None else "is another one than before"
+            raise StoreFailedError(
+                f"store {self.name}: the file {what}; nothing is written any more. Put it back, or "
+                "restart the daemon: it goes on with what is there, or makes a new one and reads "
+                "the source again",
+                Trouble.AWAY,
+            )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """One consistent moment; waits for nobody."""
+        self._check_file()
         with self._translated(), self._engine.connect() as connection:
             if not self.sqlite:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")
@@ -102,6 +134,7 @@ class Database:
         """A transaction: committed at the end, taken back on an exception. One at a time."""
         # SQLite must take its write lock at the start: a reader that turns writer in the
         # middle is refused at once instead of waiting.
+        self._check_file()
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(write=True)
             if not self.sqlite:
@@ -152,6 +185,22 @@ class Database:
     def close(self) -> None:
         """Release files and connections."""
         self._engine.dispose()
+
+
+def keep_private(path: Path) -> None:
+    """A file that its owner alone may read; what SQLite puts beside it takes after it.
+
+    It is made if it is not there. One that belongs to somebody else is left as it is.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        for one in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            with suppress(OSError):
+                if one.stat().st_mode & 0o077:
+                    one.chmod(one.stat().st_mode & 0o700)
+    except OSError:
+        return  # SQLite says better what is wrong
 
 
 def _foreign_keys(connection: Connection, switch: str) -> None:

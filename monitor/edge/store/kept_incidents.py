@@ -8,32 +8,34 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select
 
-from monitor.domain import Incident, State
+from monitor.domain import Incident, Notification, State
 from monitor.edge import documents
 from monitor.edge.store import Audit, IncidentNotFoundError, Seen, Verdict, tables
-from monitor.edge.store.changes import acknowledged, dated, merge, only, unchanged
+from monitor.edge.store.changes import acknowledged, only, unchanged
+from monitor.edge.store.changes import history as changed
 from monitor.edge.store.rows import Rows, pairs, upsert
 
 
-def write(connection: Connection, incoming: Sequence[Incident]) -> None:
+def write(
+    connection: Connection, incoming: Sequence[Incident], news: Sequence[Notification] = ()
+) -> None:
     """New and changed ones, and in the history what changed."""
     if not incoming:
         return
     stored = _stored(connection, [incident.id for incident in incoming])
-    history: Rows = []
+    rows: Rows = []
     for incident in incoming:
-        incident, kinds = merge(stored.get(incident.id), incident)
+        told = [n for n in news if n.incident.id == incident.id]
+        incident, entries = changed(stored.get(incident.id), incident, told)
         stored[incident.id] = incident
-        history += [
-            _audit_row(incident.id, dated(incident, kind), kind, "monitor", "") for kind in kinds
-        ]
+        rows += [_audit_row(incident.id, at, kind, "monitor", "") for at, kind in entries]
     upsert(
         connection,
         tables.incidents,
         [_row(stored[i]) for i in dict.fromkeys(i.id for i in incoming)],
     )
-    if history:
-        connection.execute(insert(tables.audit), history)
+    if rows:
+        connection.execute(insert(tables.audit), rows)
 
 
 def unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:

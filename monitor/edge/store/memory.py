@@ -23,9 +23,8 @@ from monitor.edge.store import (
 )
 from monitor.edge.store.changes import (
     acknowledged,
-    dated,
     expired,
-    merge,
+    history,
     only,
     only_silence,
     unchanged,
@@ -72,10 +71,11 @@ class MemoryStore:
                 self._position = dict(work.position)
             self._state.update(work.state)
             for incoming in work.incidents:
-                incident, kinds = merge(self._incidents.get(incoming.id), incoming)
+                told = [n for n in work.notifications if n.incident.id == incoming.id]
+                incident, entries = history(self._incidents.get(incoming.id), incoming, told)
                 self._incidents[incident.id] = incident
-                for kind in kinds:
-                    self._note(incident.id, Audit(dated(incident, kind), kind, "monitor"))
+                for at, kind in entries:
+                    self._note(incident.id, Audit(at, kind, "monitor"))
             for notification in work.notifications:
                 for name in work.notifiers:
                     self._queue(name, notification)
@@ -270,7 +270,9 @@ class MemoryStore:
         with self._lock:
             return [r for reason in sorted(self._records) for r in self._records[reason]][:limit]
 
-    def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
+    def due(
+        self, now: datetime, limit: int = 1000, notifier: str | None = None
+    ) -> list[OutboxItem]:
         """See `Store`."""
         with self._lock:
             waiting: set[tuple[str, str]] = set()
@@ -281,7 +283,7 @@ class MemoryStore:
                     key = (item.notifier, item.notification.incident.id)
                     if outgoing.next_at is not None and outgoing.next_at > now:
                         waiting.add(key)
-                    if key not in waiting:
+                    if key not in waiting and notifier in (None, item.notifier):
                         found.append(item)
             return found[:limit]
 
@@ -351,7 +353,8 @@ class MemoryStore:
         """See `Store`."""
         with self._lock:
             found = [s for s in self._silences.values() if active_at is None or s.active(active_at)]
-        return sorted(found, key=lambda s: (s.created_at, s.id), reverse=True)[:limit]
+        found.sort(key=lambda s: (s.created_at, s.id), reverse=True)
+        return found[:limit] if active_at is None else found
 
     def told(self, notifier: str) -> tuple[Incident, ...]:
         """See `Store`."""

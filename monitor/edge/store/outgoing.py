@@ -35,7 +35,9 @@ def queue(connection: Connection, work: Work) -> None:
         connection.execute(inserting(connection, tables.outbox).on_conflict_do_nothing(), rows)
 
 
-def due(connection: Connection, now: datetime, limit: int) -> list[OutboxItem]:
+def due(
+    connection: Connection, now: datetime, limit: int, notifier: str | None
+) -> list[OutboxItem]:
     """See `Store.due`."""
     waiting, earlier = tables.outbox.c, tables.outbox.alias().c
     overtakes = (
@@ -50,6 +52,8 @@ def due(connection: Connection, now: datetime, limit: int) -> list[OutboxItem]:
         .exists()
     )
     query = _items().where(and_(waiting.status == "pending", waiting.next_at <= now, ~overtakes))
+    if notifier is not None:
+        query = query.where(waiting.notifier == notifier)
     return [_item(row) for row in connection.execute(query.order_by("id").limit(limit))]
 
 

@@ -52,15 +52,15 @@ def find(connection: Connection, active_at: datetime | None, limit: int) -> list
     table = tables.silences.c
     if active_at is None:
         return _read(connection, limit)
-    return _read(connection, limit, table.starts_at <= active_at, table.ends_at > active_at)
+    return _read(connection, None, table.starts_at <= active_at, table.ends_at > active_at)
 
 
-def _read(connection: Connection, limit: int, *where: ColumnElement[bool]) -> list[Silence]:
+def _read(connection: Connection, limit: int | None, *where: ColumnElement[bool]) -> list[Silence]:
     table = tables.silences
     query = select(table).where(*where).order_by(table.c.created_at.desc(), table.c.id.desc())
     return [_silence(row) for row in connection.execute(query.limit(limit)).mappings()]
 
 
 def _silence(row: Any) -> Silence:
-    matchers = tuple(Matcher.parse(text) for text in documents.loads(row["matchers"]))
+    matchers = tuple(Matcher.stored(text) for text in documents.loads(row["matchers"]))
     return Silence(**{**row, "matchers": matchers})

@@ -126,7 +126,7 @@ class SqlStore:
             tables.state,
             [{"name": name, "data": data} for name, data in work.state.items()],
         )
-        kept_incidents.write(connection, work.incidents)
+        kept_incidents.write(connection, work.incidents, work.notifications)
         outgoing.queue(connection, work)
         kept_rejects.add(connection, work.rejected)
         if work.material is not None:
@@ -262,10 +262,12 @@ class SqlStore:
         with self._read() as connection:
             return kept_rejects.records(connection, limit)
 
-    def due(self, now: datetime, limit: int = 1000) -> list[OutboxItem]:
+    def due(
+        self, now: datetime, limit: int = 1000, notifier: str | None = None
+    ) -> list[OutboxItem]:
         """See `Store`."""
         with self._read() as connection:
-            return outgoing.due(connection, now, limit)
+            return outgoing.due(connection, now, limit, notifier)
 
     def sent(self, *items: OutboxItem) -> None:
         """See `Store`."""

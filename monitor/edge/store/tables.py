@@ -29,6 +29,8 @@ from sqlalchemy.types import TypeDecorator
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 AT_ONCE = _EPOCH
 """Due whatever the clock says: a replayed day may lie in the past or the future."""
@@ -50,8 +52,14 @@ class Instant(TypeDecorator[datetime]):
         return None if value is None else (value - _EPOCH) // _MICROSECOND
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
-        """Inverse of `process_bind_param`."""
-        return None if value is None else _EPOCH + value * _MICROSECOND
+        """Inverse of `process_bind_param`.
+
+        What lies beyond the calendar, as an older release may have stored it, is its end: one row
+        must not keep all others from being read.
+        """
+        if value is None:
+            return None
+        return _EPOCH + min(max(value, _FIRST), _LAST) * _MICROSECOND
 
 
 _Serial = BigInteger().with_variant(Integer, "sqlite")

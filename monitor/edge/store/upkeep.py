@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, select, text
 from monitor.edge import documents
 from monitor.edge.blobs import slice_fault
 from monitor.edge.store import StoreError, kept_slices, migrations, tables
-from monitor.edge.store.database import Database
+from monitor.edge.store.database import Database, keep_private
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,7 @@ def backup(database: Database, target: Path) -> int:
             connection.exec_driver_sql("SELECT 1 FROM alembic_version").all()
             raw = connection.connection.dbapi_connection
             assert isinstance(raw, sqlite3.Connection)
+            keep_private(part)
             with contextlib.closing(sqlite3.connect(part)) as copy:
                 raw.backup(copy)
                 # The copy may be moved about alone: no log beside it.
