@@ -241,7 +241,9 @@ def run(
         }
     examples: dict[str, str] = {}
     for one in data.rejected:
-        examples.setdefault(one.reason, f"{one.reason}: {one.where}: {one.detail}")
+        if one.result in ("rejected", "kept"):
+            shown = f"{one.result}: {one.reason}: {one.where}: {one.detail}"
+            examples.setdefault(one.reason, shown)
     return Outcome(
         report(data, settings, incidents, scores),
         incidents,
@@ -263,7 +265,8 @@ def run(
 def _by_reason(rejected: Iterable[Rejected]) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for one in rejected:
-        counts[one.reason] += one.count
+        if one.result == "rejected":
+            counts[one.reason] += one.count
     return dict(sorted(counts.items()))
 
 

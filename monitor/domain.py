@@ -69,6 +69,20 @@ KEPT_REASONS = ("unread_number", "unread_flag", "unread_text", "unread_value", "
 _RESULTS = {"duplicate": "duplicate", "excluded": "excluded"} | dict.fromkeys(KEPT_REASONS, "kept")
 
 
+def result_of(reason: str) -> str:
+    """What became of the records: ``rejected``, ``duplicate``, ``excluded`` or ``kept``."""
+    return _RESULTS.get(reason, "rejected")
+
+
+def with_result(counts: Mapping[str, int], result: str) -> dict[str, int]:
+    """Of counts by reason those of one result.
+
+    >>> with_result({"bad_time": 2, "undecided": 3}, "rejected")
+    {'bad_time': 2}
+    """
+    return {reason: count for reason, count in counts.items() if result_of(reason) == result}
+
+
 @dataclass(frozen=True, slots=True)
 class Rejected:
     """Input of which something could not be used: counted and told, never guessed at."""
@@ -86,8 +100,8 @@ class Rejected:
 
     @property
     def result(self) -> str:
-        """What became of the records: ``rejected``, ``duplicate``, ``excluded`` or ``kept``."""
-        return _RESULTS.get(self.reason, "rejected")
+        """See `result_of`."""
+        return result_of(self.reason)
 
 
 @dataclass(frozen=True, slots=True)

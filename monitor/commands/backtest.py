@@ -133,7 +133,7 @@ def _show(console: Console, config: Config, outcome: Outcome, seconds: float) ->
             "before --from do not teach: name an earlier day to judge these, too"
         )
     for reason in outcome.rejected:
-        console.print(f"  rejected: {reason}", style="yellow")
+        console.print(f"  {reason}", style="yellow")
     if outcome.scores:
         print_whole(console, _score_table({m.value: s for m, s in outcome.scores.items()}))
         scores = outcome.scores[report]

@@ -111,8 +111,8 @@ missing, but is told. The row is kept (`unread_number`) when any outcome is deci
 set aside (`bad_number`) when none is; the same holds for flags.
 
 **Numbers as text** have a decimal point and nothing else, unless `schema.decimal` says more; a
-comma is never guessed at. Whole numbers beyond 2⁵³ are compared exactly by `==`, `!=` and `in`. As
-values of an attribute 7 and 7.0 are one, 4.1 and 4.10 are two.
+comma is never guessed at. Whole numbers beyond 2⁵³ are compared exactly by `==` and `!=`; in a list
+they are rounded. As values of an attribute 7 and 7.0 are one, 4.1 and 4.10 are two.
 """
 
 _INPUT = """\

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
 import structlog
 
-from monitor.domain import Batch, datetime64, utc
+from monitor.domain import Batch, Rejected, datetime64, utc
 from monitor.edge.judge import MIN_RECORDS, RECENT_RECORDS, RECOVERED
-from monitor.edge.source import Flow, Source, SourceStatus
+from monitor.edge.source import Flow, Source, SourceAwayError, SourceStatus
 
 ABSURD = np.timedelta64(365, "D")
 
@@ -71,9 +72,10 @@ class HoldingSource:
             self._note(batch)
             self._held, self._ahead = self._recent.pop(), batch.position
             future = self._ends_in_future
-            for further in reading:
-                self._note(further)
-                self._ahead = further.position
+            with suppress(SourceAwayError):  # told when it is read
+                for further in reading:
+                    self._note(further)
+                    self._ahead = further.position
             # Only what is written later than the row from the future shows whose clock is wrong.
             self._ends_in_future |= future
             if not self._sound():
@@ -110,14 +112,15 @@ class HoldingSource:
     def _look(self, position: Mapping[str, object] | None) -> bool:
         """Look at what has come since; whether there was anything."""
         came = False
-        for batch in self._files.batches(position):
-            self._note(batch)
-            self._ahead = batch.position
-            came = came or len(batch.events) > 0
+        with suppress(SourceAwayError):
+            for batch in self._files.batches(position):
+                self._note(batch)
+                self._ahead = batch.position
+                came = came or len(batch.events) > 0
         return came
 
     def _note(self, batch: Batch) -> None:
-        bad = sum(one.count for one in batch.rejected)
+        bad = _bad(batch)
         if len(batch.events):
             self._ends_in_future = self._future(batch) is not None
         future = int((batch.events.at > self._latest()).sum())
@@ -141,13 +144,13 @@ class HoldingSource:
                 f"the newest row is of {utc(newest):%Y-%m-%d %H:%M} UTC, but this machine's clock "
                 f"says {self._now():%Y-%m-%d %H:%M}: one of the two clocks is wrong"
             )
-        fresh = sum(one.count for one in batch.rejected)
+        fresh = _bad(batch)
         rows = len(batch.events) + fresh + sum(rows for rows, *_ in self._recent)
         bad = fresh + sum(bad for _, bad, _ in self._recent)
         # Of a few rows only none at all says that the configuration is wrong.
         if not fresh or (bad <= self._limit * rows if rows >= MIN_RECORDS else bad < rows):
             return ""
-        first = batch.rejected[0]
+        first = next(one for one in batch.rejected if _speaks(one))
         return (
             f"{bad} of {rows} rows cannot be understood, more than `source.max_rejected_ratio` = "
             f"{self._limit:g} allows; for example {first.where}: {first.detail}"
@@ -164,3 +167,16 @@ class HoldingSource:
     def _latest(self) -> np.datetime64:
         """No row may be later."""
         return datetime64(self._now() + self._max_future)
+
+
+def _bad(batch: Batch) -> int:
+    """How many rows speak against the configuration."""
+    return sum(one.count for one in batch.rejected if _speaks(one))
+
+
+def _speaks(one: Rejected) -> bool:
+    return one.result == "rejected" and one.reason not in _LOST
+
+
+_LOST = ("replaced", "vanished")
+"""Files that are gone: no configuration brings them back."""

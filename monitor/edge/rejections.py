@@ -23,8 +23,8 @@ WHOLE_FILES = frozenset(
 )
 """Reasons that are told of files, once each; all others are of rows."""
 
-EXPECTED = frozenset({"duplicate"})
-"""Reasons that are no trouble."""
+_WORDS = {"rejected": "set aside", "kept": "kept"}
+"""Of what is told; all else is no trouble."""
 
 _log = structlog.get_logger("daemon")
 
@@ -44,16 +44,19 @@ class Rejections:
     def add(self, rejected: Iterable[Rejected]) -> None:
         """More of it."""
         for one in rejected:
+            if one.result not in _WORDS:
+                continue
             counted = self._by_reason.setdefault(one.reason, _Counted(0, one))
             counted.count += one.count
 
     def __len__(self) -> int:
-        return sum(one.count for one in self._by_reason.values())
+        """Of what was set aside; rows that were kept are not among it."""
+        return sum(c.count for c in self._by_reason.values() if c.first.result == "rejected")
 
     def lines(self) -> list[str]:
         """One for each reason."""
         return [
-            f"set aside: {one.count:,} {_unit(reason, one.count)}, {reason}; "
+            f"{_WORDS[one.first.result]}: {one.count:,} {_unit(reason, one.count)}, {reason}; "
             f"{'first ' * (one.count > 1)}{one.first.where}: {one.first.detail}"
             for reason, one in self._by_reason.items()
         ]
@@ -71,7 +74,7 @@ class RejectionLog:
         for one in rejected:
             if one.reason in WHOLE_FILES:
                 _log.warning("set aside", file=one.where, reason=one.reason, detail=one.detail)
-            elif one.reason not in EXPECTED:
+            elif one.result == "rejected":
                 before = self._counts.get(one.reason, 0)
                 self._counts[one.reason] = before + one.count
                 if len(str(before + one.count)) > len(str(before)) or not before:

@@ -545,16 +545,28 @@ def test_an_unsent_notification_shows_on_the_overview(state: LiveState, client: 
 
 def test_what_was_rejected_can_be_looked_at(state: LiveState, client: TestClient) -> None:
     bad = Rejected("bad_time", "x.csv:3", "no time zone", 4, b"12:00\xff")
-    state.store.commit(Work(rejected=(bad,)))
+    kept = Rejected("unread_flag", "x.csv:5", "field `late` is no flag", 2, b"maybe")
+    state.store.commit(Work(rejected=(bad, kept)))
+    assert client.get("/api/v1/status").json()["rejected"] == {"bad_time": 4}
     assert client.get("/api/v1/rejected").json() == {
         "counts": {"bad_time": 4},
+        "kept": {"unread_flag": 2},
         "records": [
             {
                 "reason": "bad_time",
+                "result": "rejected",
                 "where": "x.csv:3",
                 "detail": "no time zone",
                 "count": 4,
                 "raw": "12:00\ufffd",
-            }
+            },
+            {
+                "reason": "unread_flag",
+                "result": "kept",
+                "where": "x.csv:5",
+                "detail": "field `late` is no flag",
+                "count": 2,
+                "raw": "maybe",
+            },
         ],
     }

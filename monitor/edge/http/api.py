@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from monitor import __version__
-from monitor.domain import Incident, Method, Severity, State
+from monitor.domain import Incident, Method, Severity, State, with_result
 from monitor.edge import documents
 from monitor.edge.http import openapi
 from monitor.edge.http.answers import conditional, require_match, tag
@@ -103,7 +103,7 @@ class Api:
             "started_at": _time(status.started_at),
             "watermark": _time(status.watermark),
             "tick": None,
-            "rejected": self._state.store.rejected(),
+            "rejected": with_result(self._state.store.rejected(), "rejected"),
             "outbox": [
                 {"notifier": o.notifier, "status": o.status, "count": o.count}
                 for o in self._state.store.outbox()
@@ -131,14 +131,17 @@ class Api:
         return conditional(request, self._description)
 
     def rejected(self, request: Request) -> Response:
-        """Records that could not be understood: all counted, the first of each kind shown."""
+        """Records that could not be understood, or not wholly: counted, the first shown."""
         _nothing_asked(request)
         store = self._state.store
+        counts = store.rejected()
         body = {
-            "counts": store.rejected(),
+            "counts": with_result(counts, "rejected"),
+            "kept": with_result(counts, "kept"),
             "records": [
                 {
                     "reason": r.reason,
+                    "result": r.result,
                     "where": r.where,
                     "detail": r.detail,
                     "count": r.count,

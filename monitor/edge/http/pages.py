@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from monitor.domain import Incident
+from monitor.domain import Incident, with_result
 from monitor.edge.console import NEWEST, Console, Overview, Story, Viewer, reports
 from monitor.edge.http.api import Api
 from monitor.edge.http.problems import Refusal
@@ -85,7 +85,7 @@ class Pages:
             totals=store.totals(tick.at - length) if tick else {},
             outbox=store.outbox(),
             parked=store.parked(_PARKED_SHOWN),
-            rejected=store.rejected(),
+            rejected=with_result(store.rejected(), "rejected"),
             lease=self._lease(),
         )
         return self._console.overview(self.viewer(request), status, shown)

@@ -204,7 +204,17 @@ SCHEMAS: dict[str, Schema] = {
     "Status": _STATUS,
     "Rejected": closed(
         counts={"type": "object", "additionalProperties": COUNT},
-        records=listed(closed(reason=TEXT, where=TEXT, detail=TEXT, count=COUNT, raw=TEXT)),
+        kept={"type": "object", "additionalProperties": COUNT},
+        records=listed(
+            closed(
+                reason=TEXT,
+                result={"enum": ["rejected", "kept", "duplicate", "excluded"]},
+                where=TEXT,
+                detail=TEXT,
+                count=COUNT,
+                raw=TEXT,
+            )
+        ),
     ),
     "OpenApi": {"type": "object", "required": ["openapi", "info", "paths"]},
     "Silence": _SILENCE,
