@@ -148,7 +148,7 @@ class Log:
             stream = self._piped if self._piped is not None else self._stream()
         rest = b"" if self._piped is None else self._pending[offset:]
         self._pending = b""
-        skipping, self._inside = self._inside, False
+        skipping, self._inside, self._tail = self._inside, False, b""
         torn: UnreadableError | None = None
         try:
             if self._piped is None:
