@@ -146,6 +146,15 @@ def test_a_log_means_the_same_in_every_format(name: str, config: Config, tmp_pat
     assert not any(batch.rejected for batch in batches)
 
 
+def by_file(batches: list[Batch], vocabulary: Vocabulary) -> dict[str, list[tuple[object, ...]]]:
+    """File → its rows, in their order."""
+    filled = [batch for batch in batches if len(batch.events)]
+    return {
+        place: told([batch for batch in filled if batch.place == place], vocabulary)
+        for place in {batch.place for batch in filled}
+    }
+
+
 @pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("name", FORMATS)
 def test_reading_again_from_any_position_gives_exactly_what_follows(
@@ -159,8 +168,8 @@ def test_reading_again_from_any_position_gives_exactly_what_follows(
     for i, batch in enumerate(batches):
         position = json.loads(json.dumps(batch.position))
         rest = list(FileSource(config, vocabulary, follow=False).batches(position))
-        # Blocks are cut elsewhere then, so rows of the same time may change places.
-        assert sorted(told(rest, vocabulary)) == sorted(told(batches[i + 1 :], vocabulary))
+        # Blocks are cut elsewhere then, so rows of one time but of two files may change places.
+        assert by_file(rest, vocabulary) == by_file(batches[i + 1 :], vocabulary)
 
 
 @pytest.mark.parametrize("name", FORMATS)
