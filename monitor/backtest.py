@@ -153,7 +153,7 @@ class Outcome:
     scores: dict[Method, Scores]
     """Empty without labels and quiet days."""
     rejected: tuple[str, ...]
-    """Reasons, with the first example of each."""
+    """Reasons, with the first example of each; also of rows that were kept in doubt."""
     told: Backtest
     """What the HTML report is made of."""
 

@@ -79,7 +79,11 @@ def test_a_replay_is_scored_against_labels_and_quiet_days(desk: Path) -> None:
     outcome = replayed(desk)
     document = outcome.document
     assert (document["rows"], document["rejected"], document["ticks"]) == (96 * 60, 2, 96)
-    assert sorted(line.partition(":")[0] for line in outcome.rejected) == ["future", "not_json"]
+    assert sorted(line.split(": ")[:2] for line in outcome.rejected) == [
+        ["kept", "undecided"],
+        ["rejected", "future"],
+        ["rejected", "not_json"],
+    ]
     scores = document["scores"]
     assert scores["recall_at_1"] == scores["recall_any"] == scores["exact"] == 1
     assert scores["quiet_days"] == 1

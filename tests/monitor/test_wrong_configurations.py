@@ -167,7 +167,7 @@ WRONG = {
         "(`result` holds ok, error)", outcome('result == "ERROR"')
     ),
     "outcome compares a word with a number": Wrong(
-        "column `result` is not a number; mend the log or the outcome's `when`",
+        "column `result` is not a number; mend the log or the condition; found `ok`",
         outcome("result >= 500"),
         exit_code=78,
     ),
@@ -175,12 +175,13 @@ WRONG = {
         "(`done` holds true, false)", outcome('done == "no"')
     ),
     "time in the wrong unit": Wrong(
-        "is the unit of the event time right?",
+        'column `stamp` looks like seconds, not milliseconds; say unit = "s" in [schema]',
         CSV | time('{ column = "stamp", unit = "ms" }'),
         "csv",
+        78,
     ),
     "time in too small a unit": Wrong(
-        "column `millis` holds no time, so the row is left out; mend the log or `schema.time`",
+        'column `millis` looks like milliseconds, not seconds; say unit = "ms" in [schema]',
         CSV | time('{ column = "millis", unit = "s" }'),
         "csv",
         78,
@@ -192,7 +193,7 @@ WRONG = {
     ),
     "time is no time": Wrong("column `office` holds no time", time('"office"'), exit_code=78),
     "time in another form": Wrong(
-        "column `at` holds no time",
+        "it is ISO 8601, which is read when `format` is left out",
         time('{ column = "at", format = "%d.%m.%Y" , zone = "UTC" }'),
         exit_code=78,
     ),
