@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.baseline import Baseline, Mask
+from monitor.baseline import Baseline, CodeShares, Mask
 from monitor.counts import Usual
 from monitor.diagnosis import Monitor
 from monitor.domain import Incident
@@ -38,6 +38,7 @@ def snapshot(monitor: Monitor) -> Snapshot:
     arrays: dict[str, np.ndarray] = {}
     _put(arrays, "nodes", monitor.nodes.to_arrays())
     _put(arrays, "dispersion", monitor.dispersion.to_arrays())
+    arrays["arrivals"] = monitor.arrivals
     if monitor.learner is not None:
         _put(arrays, "learner", monitor.learner.to_arrays())
     baseline = monitor.baseline
@@ -45,13 +46,17 @@ def snapshot(monitor: Monitor) -> Snapshot:
         arrays |= {
             "baseline.base": baseline.base,
             "baseline.day": baseline.day,
-            "baseline.codes": baseline.codes,
+            "baseline.week": baseline.week,
+            "baseline.kept_empty": baseline.kept_empty,
             "baseline.usual.outcome": baseline.usual.outcome,
             "baseline.usual.values": baseline.usual.values,
             "baseline.usual.mean": baseline.usual.mean,
             "baseline.usual.week": baseline.usual.week,
             "baseline.fitted_at": np.array(baseline.fitted_at),
         }
+        for o, codes in enumerate(baseline.codes):
+            arrays[f"baseline.codes{o}"] = codes.share
+            arrays[f"baseline.parent{o}"] = np.array(-1 if codes.parent is None else codes.parent)
         for a, multiplier in enumerate(baseline.multipliers):
             arrays[f"baseline.multipliers{a}"] = multiplier
     document = {
@@ -95,9 +100,14 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
     """
     settings = monitor.settings
     attributes = len(settings.schema.attributes)
-    monitor.nodes = Nodes.from_arrays(_get(saved.arrays, "nodes"), attributes, settings.window)
+    monitor.nodes = Nodes.from_arrays(
+        _get(saved.arrays, "nodes"), attributes, settings.window, monitor.coded
+    )
     monitor.naming = Naming(settings.schema, monitor.vocabulary, monitor.nodes)
     monitor.dispersion.restore(_get(saved.arrays, "dispersion"))
+    arrivals = saved.arrays.get("arrivals")
+    if arrivals is not None and arrivals.shape == monitor.arrivals.shape:
+        monitor.arrivals = arrivals.copy()
     if monitor.learner is not None:
         monitor.learner.restore(_get(saved.arrays, "learner"))
     fitted = _get(saved.arrays, "baseline")
@@ -105,8 +115,9 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
         monitor.baseline = Baseline(
             fitted["base"],
             fitted["day"],
+            fitted.get("week", np.ones((len(fitted["base"]), 7, fitted["day"].shape[1]))),
             tuple(fitted[f"multipliers{a}"] for a in range(attributes)),
-            fitted["codes"],
+            tuple(_codes(fitted, o) for o in range(len(fitted["base"]))),
             Usual(
                 fitted["usual.outcome"],
                 fitted["usual.values"],
@@ -116,6 +127,7 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
             if "usual.mean" in fitted  # stores older than counted outcomes have none
             else Usual.none(len(fitted["base"]), attributes),
             int(fitted["fitted_at"]),
+            fitted.get("kept_empty", np.zeros((len(fitted["base"]), attributes), bool)),
         )
     monitor.judged = _judged(saved)
     monitor.ticks = int(saved.document["ticks"])
@@ -141,6 +153,14 @@ def _judged(saved: Snapshot) -> frozenset[int]:
     """Outcomes that had a baseline; in stores older than this field all, or none."""
     everything = range(len(saved.arrays.get("baseline.base", ())))
     return frozenset(saved.document.get("judged", everything))
+
+
+def _codes(fitted: Mapping[str, np.ndarray], o: int) -> CodeShares:
+    """Stores of version 0.1 know one parent for all outcomes: their codes are learned anew."""
+    if f"codes{o}" not in fitted:
+        return CodeShares.none()
+    parent = int(fitted[f"parent{o}"])
+    return CodeShares(None if parent < 0 else parent, fitted[f"codes{o}"])
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, part: Mapping[str, np.ndarray]) -> None:

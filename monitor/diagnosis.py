@@ -25,6 +25,7 @@ from monitor.attribution import (
     began,
     has_ended,
     looks,
+    match,
 )
 from monitor.baseline import Baseline, History, Mask, Taught, teach
 from monitor.codes import CodeModel, code_suspects, codes_in_excess
@@ -83,12 +84,6 @@ class Monitor:
         self.settings, self.vocabulary, self.learner = settings, vocabulary, learner
         schema, window, detection = settings.schema, settings.window, settings.detection
         self._codes = next((i for i, a in enumerate(schema.attributes) if a.is_code), None)
-        self._parent = max(
-            (i for i, a in enumerate(schema.attributes) if not a.is_code),
-            key=lambda i: schema.attributes[i].tier,
-            default=None,
-        )
-        """The attribute of the latest tier: its values have error codes of their own."""
         attributes, outcomes = len(schema.attributes), len(schema.outcomes)
         self._cell_attributes = tuple(i for i, a in enumerate(schema.attributes) if not a.is_code)
         slots = round(timedelta(days=1) / window.slice_length)
@@ -96,7 +91,9 @@ class Monitor:
             o for o, name in enumerate(schema.outcomes) if name in schema.counted
         )
         self._zone, self._slots = ZoneInfo(window.zone), slots
-        self.nodes = Nodes(attributes, window)
+        self.coded = frozenset(() if self._codes is None else (self._codes,))
+        """Attributes that only failures have: of these, missing is no value."""
+        self.nodes = Nodes(attributes, window, self.coded)
         self.naming = Naming(schema, vocabulary, self.nodes)
         self.history = History(detection.history, slots, window.length, detection.learning)
         self.tables = Horizons(self._cell_attributes, outcomes, detection.horizons)
@@ -115,6 +112,10 @@ class Monitor:
         self.ticks = 0
         self.rewritten: list[Coded] = []
         """Older slices changed since the last tick."""
+        self._late: list[Coded] = []
+        """Rows folded into them since then."""
+        self.arrivals = np.zeros((outcomes, 1 + window.slices))
+        """Failures seen by age of their slice, in slices: the log may tell of them late."""
         self.edges: frozenset[tuple[str, str]] = frozenset()
         self._departures = Departures(schema, window.slice_length)
 
@@ -207,7 +208,7 @@ class Monitor:
             misfits=self._departures.seen(self.history.taught, self.unknown),
         )
         self.edges = pairs
-        rewritten, self.rewritten = (*self.rewritten, coded), []
+        rewritten, self.rewritten, self._late = (*self.rewritten, coded), [], []
         return Tick(diagnosis, self.incidents, news, rewritten)
 
     def _take_in(self, piece: Slice) -> Coded:
@@ -218,6 +219,7 @@ class Monitor:
         coded = self._judge(piece)
         self.push(coded)
         self.history.add(self.lesson(coded.slice, coded.expected))
+        self.arrivals[:, 0] += piece.weight @ piece.failed
         return coded
 
     def _judge(self, piece: Slice) -> Coded:
@@ -226,7 +228,7 @@ class Monitor:
         if self.baseline is None:
             shape = len(local), len(self.settings.schema.outcomes)
             return Coded(piece, local, np.full(shape, QUANTUM)).compact()
-        expected = self.baseline.expected(local, slot)
+        expected = self.baseline.expected(local, slot, self.weekday(piece))
         whole, expected = self.baseline.usual.carried(
             piece, expected, self.baseline.day[:, slot], self.weekday(piece)
         )
@@ -313,7 +315,6 @@ class Monitor:
                 skip,
                 self.masks,
                 self._codes,
-                self._parent,
                 only=o,
                 before=self.baseline,
                 counted=self._counted,
@@ -403,6 +404,8 @@ class Monitor:
                 FLOOR if o in self._counted else 0.0,
                 max(WHOLE_PRICE - owed, 0.0),
                 young,
+                self._barred(o),
+                self._arrived(o),
             )
             unexplained[outcome] = result.unexplained
             if result.best_score > threshold:
@@ -412,6 +415,17 @@ class Monitor:
                 for suspect in (*result.suspects, *self._by_codes(o, result.suspects, threshold))
             ]
         return findings, unexplained, elevated
+
+    def _barred(self, o: int) -> frozenset[int]:
+        """Attributes that failure itself keeps empty: they cannot be its cause."""
+        assert self.baseline is not None
+        return frozenset(int(a) for a in np.flatnonzero(self.baseline.kept_empty[o]))
+
+    def _arrived(self, o: int) -> np.ndarray:
+        """Share of the failures of the last slices that the log has told by now, newest first."""
+        seen = self.arrivals[o].copy()
+        seen[0] += 1.0
+        return np.asarray(seen.cumsum() / seen.sum())
 
     def _settled(self, outcome: str) -> list[Settled]:
         """Causes that were told and are over, though their rows still lie in the window."""
@@ -463,16 +477,21 @@ class Monitor:
             rate_before=expected / rows if rows else 0.0,
             rate_now=observed / rows if rows else 0.0,
             ended=suspect.ended,
-            fresh=bool(suspect.observed[-1] > 0),
+            fresh=bool(suspect.observed[-1] > 0) or self._fresh_late(o, suspect.conditions),
             chain=tuple(self.naming.cause(c) for c in suspect.chain),
             codes=self._codes_in_excess(o, suspect, span),
             runners_up=tuple((self.naming.cause(c), score) for c, score in suspect.runners_up),
         )
 
+    def _fresh_late(self, o: int, conditions: Conditions) -> bool:
+        """Rows that came late since the last tick hold a failure of the cause."""
+        return any((match(c, conditions) & c.slice.failed[:, o]).any() for c in self._late)
+
     def _code_model(self, o: int) -> CodeModel | None:
         if self._codes is None or self.baseline is None or o in self._counted:
             return None  # what is counted has no usual codes
-        return CodeModel(self._codes, self._parent, self.baseline.codes[o])
+        known = self.baseline.codes[o]
+        return CodeModel(self._codes, known.parent, known.share) if known.share.size else None
 
     def _by_codes(self, o: int, explained: tuple[Suspect, ...], threshold: float) -> list[Suspect]:
         """Causes that only an error code gives away."""
@@ -489,7 +508,8 @@ class Monitor:
             detection.min_failures,
         )
         for suspect in found:
-            suspect.ended = has_ended(suspect, detection.horizons[suspect.horizon])
+            span = detection.horizons[suspect.horizon]
+            suspect.ended = has_ended(suspect, span, self._arrived(o))
         return [s for s in found if all(s.conditions != e.conditions for e in explained)]
 
     def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
@@ -545,7 +565,11 @@ class Monitor:
             if old.slice.start != late.start:
                 continue
             self.nodes.observe(late, since=self.window[-1].slice.start + length)
-            coded = self._judge(merge(without_carriers(old.slice), self._said(late)))
+            late = self._said(late)
+            local = self.nodes.local(late.values, late.start)
+            self._late.append(Coded(late, local, np.zeros(late.failed.shape)))
+            self.arrivals[:, -index] += late.weight @ late.failed
+            coded = self._judge(merge(without_carriers(old.slice), late))
             sizes = self.nodes.sizes()
             self.gram.add(old, sizes, -1)
             self.gram.add(coded, sizes)

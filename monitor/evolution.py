@@ -265,10 +265,16 @@ def evolved(
     for a, old in old_of.items():
         for part in ("counts", "codes", "since"):
             out[f"nodes.{part}{a}"] = arrays[f"nodes.{part}{old}"]
+    if "nodes.missing" in arrays:
+        out["nodes.missing"] = fresh["nodes.missing"].copy()
+        out["nodes.missing"][:, list(old_of)] = arrays["nodes.missing"][:, list(old_of.values())]
     stays = {
         o: old for o, old in enumerate(change.outcomes) if old is not None and o not in change.anew
     }
     known, old_outcomes = list(stays), list(stays.values())
+    if arrays.get("arrivals", fresh["arrivals"]).shape[1:] == fresh["arrivals"].shape[1:]:
+        out["arrivals"] = fresh["arrivals"].copy()
+        out["arrivals"][known] = arrays.get("arrivals", fresh["arrivals"])[old_outcomes]
     scatter = {part: arrays[f"dispersion.{part}"] for part in ("samples", "count", "fitted")}
     if scatter["fitted"].shape[1:] != fresh["dispersion.fitted"].shape[1:]:
         return out  # other horizons: gathered anew

@@ -88,7 +88,13 @@ def track(
             continue
         incident = incidents[index]
         seen.add(incident.id)
-        if incident.state is State.RESOLVED or finding.ended:
+        if incident.state is State.RESOLVED:
+            if finding.ended or not finding.fresh or finding.began < incident.last_seen_at:
+                continue
+            incidents[index] = _reopened(incident, finding, at, settings)
+            news.append(Notification(incidents[index], Change.OPENED, at))
+            continue
+        if finding.ended:
             continue
         incidents[index], change = _update(incident, finding, at, settings)
         if change is not Change.UNCHANGED:
@@ -97,6 +103,22 @@ def track(
         news += _age(incidents, at, settings)
     kept = tuple(i for i in incidents if i.resolved_at is None or at - i.resolved_at < memory)
     return kept, tuple(news)
+
+
+def _reopened(
+    incident: Incident, finding: Finding, at: datetime, settings: IncidentSettings
+) -> Incident:
+    """The same trouble is back within the memory: one story goes on."""
+    back = replace(
+        incident,
+        state=State.OPEN,
+        resolved_at=None,
+        severity=severity(finding, settings),
+        told_excess=finding.observed - finding.expected,
+        told_per_hour=_per_hour(finding),
+    )
+    back, _ = _update(back, finding, at, settings)
+    return replace(back, worsened_at=tuple(dict.fromkeys((*back.worsened_at, at))))
 
 
 def _age(incidents: list[Incident], at: datetime, settings: IncidentSettings) -> list[Notification]:
@@ -145,15 +167,13 @@ def _heir(incident: Incident, incidents: list[Incident], at: datetime) -> int | 
 def _belongs(finding: Finding, incidents: list[Incident], seen: set[str]) -> int | None:
     """The incident whose story this finding continues.
 
-    Same outcome and method, and the same cause or one nested in it. A resolved incident claims
-    only failures that began before it was resolved.
+    Same outcome and method, and the same cause or one nested in it.
     """
     same = [
         (index, incident)
         for index, incident in enumerate(incidents)
         if incident.finding.outcome == finding.outcome
         and incident.finding.method == finding.method
-        and (incident.resolved_at is None or finding.began < incident.resolved_at)
         and incident.merged_into is None  # its causes are its heir's now
     ]
     for exact in (True, False):

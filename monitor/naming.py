@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.attribution import Conditions
-from monitor.domain import OTHER, Cause, Schema
+from monitor.domain import MISSING, OTHER, Cause, Schema
 from monitor.encoding import Encoding, Nodes
 from monitor.paths import strongest_path
-from monitor.vocabulary import OTHER_TEXT, Vocabulary
+from monitor.vocabulary import MISSING_TEXT, OTHER_TEXT, Vocabulary
 
 
 class Naming:
@@ -33,6 +33,8 @@ class Naming:
         for name, values in cause.selector:
             a = self._names.index(name)
             code = self.vocabulary.code(a, values[0])
+            if values[0] == MISSING_TEXT:
+                code = MISSING
             out.append((a, OTHER if code is None else code))
         return tuple(out)
 

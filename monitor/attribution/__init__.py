@@ -69,6 +69,8 @@ def attribute(
     floor: float = 0.0,
     whole_price: float = WHOLE_PRICE,
     value_price: float = 0.0,
+    barred: frozenset[int] = frozenset(),
+    arrived: np.ndarray | None = None,
 ) -> Attribution:
     """Find the causes of `outcome`, best first.
 
@@ -83,8 +85,10 @@ def attribute(
         floor: failures expected of any single value or pair at least.
         whole_price: nats asked of "everything" on top of the threshold.
         value_price: nats asked of "everything" and of single values on top.
+        barred: attributes that failure itself keeps empty: their values are no causes.
+        arrived: see `has_ended`.
     """
-    scan = Scan(outcome, tables, scatter, min_failures, floor, whole_price, value_price)
+    scan = Scan(outcome, tables, scatter, min_failures, floor, whole_price, value_price, barred)
     if not scan.enough:
         return Attribution((), -np.inf, 0.0)
     for episode in settled:
@@ -106,7 +110,7 @@ def attribute(
     if len(suspects) > 1:
         suspects = _jointly(suspects, scan, threshold)
     for suspect in suspects:
-        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon])
+        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon], arrived)
     return Attribution(tuple(suspects), best, unexplained)
 
 

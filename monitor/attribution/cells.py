@@ -20,6 +20,8 @@ REMAINDER_RATIO = 1.3
 WHOLE_PRICE = 3.0
 """Nats asked of "everything" on top: shocks common to all traffic have a heavier tail than the
 scatter of single values lets expect. Chosen on quiet days."""
+BARRED = 1e6
+"""Nats asked of values of attributes that failure itself keeps empty: no count comes near."""
 ADDED_PREFERENCE = 3.0
 """Nats by which failures added evenly must fit better than failures multiplied."""
 
@@ -60,6 +62,7 @@ class Cells:
             are counted, not rated.
         whole_price: nats asked of "everything" on top.
         value_price: nats asked of "everything" and of single values on top.
+        barred: attributes that failure itself keeps empty.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Cells:
         floor: float,
         whole_price: float = WHOLE_PRICE,
         value_price: float = 0.0,
+        barred: frozenset[int] = frozenset(),
     ) -> None:
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.min_failures = min_failures
@@ -89,7 +93,7 @@ class Cells:
         """Excess of everything that has been told, by horizon."""
         if not len(self.cells):
             return
-        block = self.layout.block_of(self.cells)
+        block, layout_of = self.layout.block_of(self.cells), self.layout.attributes
         lengths = np.array([len(b) for b in self.layout.blocks])
         self.order = lengths[block]
         parents = self.layout.parents(self.cells)
@@ -114,6 +118,9 @@ class Cells:
         """What of the price is no part of what the search costs."""
         self.surcharge[0] += whole_price
         self.price += self.surcharge
+        self.barred = barred
+        closed = np.array([bool(barred & {layout_of[p] for p in b}) for b in self.layout.blocks])
+        self.price[closed[block]] += BARRED
         self.tests = int(present.sum()) * len(tables.horizons)
         self.fair = [coded.expected[:, outcome] for coded in tables.slices]
         """Per slice: failures expected of each row, once ended causes are settled."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.attribution.cells import LEAVE_ONE_OUT, MIN_RATIO, Cells
+from monitor.attribution.cells import BARRED, LEAVE_ONE_OUT, MIN_RATIO, Cells
 from monitor.attribution.suspects import Conditions, Suspect, beginning, match
 from monitor.attribution.threes import Threes
 from monitor.domain import OTHER
@@ -194,6 +194,8 @@ class Scan(Cells):
             for position in range(len(self.layout.attributes)):
                 if position in taken or most[horizon, position] <= wanted:
                     continue
+                if self.layout.attributes[position] in self.barred:
+                    continue
                 members, gains, total = self._members(horizon, position)
                 if len(members) < 2 or total <= wanted:
                     continue
@@ -342,7 +344,8 @@ class Scan(Cells):
         """The child that holds the excess while the remainder fails as the rest does."""
         o, e = self.observed[h], self.expected[h]
         best, best_preference = None, CHILD_PREFERENCE
-        for child in self.pairs[(self.parents[self.pairs] == j).any(axis=1)]:
+        able = self.price[self.pairs] < BARRED
+        for child in self.pairs[able & (self.parents[self.pairs] == j).any(axis=1)]:
             preference = self._prefers(
                 (float(o[child]), float(e[child])), (o[j], e[j]), (o[0] - o[j], e[0] - e[j])
             )
@@ -378,7 +381,7 @@ class Scan(Cells):
         pair = self.layout.conditions(int(self.cells[j]))
         if self.counted or len(pair) < 2:
             return pair
-        others = [a for a in self.layout.attributes if a not in dict(pair)]
+        others = [a for a in self.layout.attributes if a not in dict(pair) and a not in self.barred]
         room = {a: self.layout.room[self.layout.attributes.index(a)] for a in others}
         slices = self.tables.slices
         counts = {a: np.zeros((2, len(slices), room[a])) for a in others}

@@ -12,8 +12,7 @@ Conditions = tuple[tuple[int, int], ...]
 """(attribute, node number) pairs; () is everything."""
 
 ENDED = 3.0
-"""Nats by which a recent suffix must prefer the base rate."""
-SUFFIXES = (2, 4, 8, 16, 24, 32)
+"""Nats by which the newest slices must prefer that a cause is over: twenty to one."""
 
 
 VOLUMES = (10.0, 40.0)
@@ -131,18 +130,28 @@ def match(coded: Coded, conditions: Conditions) -> np.ndarray:
     return hit
 
 
-def has_ended(suspect: Suspect, span: int) -> bool:
-    """True when some recent suffix prefers the base rate over the incident's."""
-    for suffix in SUFFIXES:
-        if suffix >= span or suffix >= len(suspect.observed):
-            break
-        recent, fair = suspect.observed[-suffix:].sum(), suspect.expected[-suffix:].sum()
-        before = suspect.observed[-span:-suffix].sum()
-        expected_before = suspect.expected[-span:-suffix].sum()
-        ratio = max(before / max(expected_before, 1e-6), 1.01)
-        if fair * (ratio - 1) - recent * np.log(ratio) > ENDED:
-            return True
-    return False
+def has_ended(suspect: Suspect, span: int, arrived: np.ndarray | None = None) -> bool:
+    """True when the newest slices prefer that nothing is left over half of the excess.
+
+    Asked of every suffix; the price of asking so often is paid.
+
+    Args:
+        suspect: what failed.
+        span: slices of the horizon in which it stands out.
+        arrived: share of the failures of the last slices that are in the log, newest first: what
+            is told late is not over. None: all of them.
+    """
+    observed, expected = (x[-span:][::-1] for x in (suspect.observed, suspect.expected))
+    if arrived is not None:
+        expected = expected * arrived[: len(expected)]
+    if not len(observed):
+        return False
+    seen, fair = observed.cumsum(), expected.cumsum()
+    before, usual = seen[-1] - seen, fair[-1] - fair
+    ratio = 1 + 0.5 * np.maximum(before / np.maximum(usual, 1e-6) - 1, 0.01)
+    nats = fair * (ratio - 1) - seen * np.log(ratio)
+    asked = np.log(1 + np.log2(len(nats)))  # suffixes of about the same length see the same
+    return bool((nats[:-1] > ENDED + asked).any())
 
 
 def began(suspect: Suspect) -> int:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from monitor.baseline import CAP, Baseline, History, Mask, teach
+from monitor.baseline import CAP, Baseline, CodeShares, History, Mask, teach
 from monitor.counts import Usual
 from monitor.slices import aggregate, empty
 from monitor.window import QUANTUM
@@ -85,7 +85,7 @@ def truth(slot: int) -> np.ndarray:
 def test_base_time_of_day_and_multipliers_are_found_again() -> None:
     found = fit(history())
     for slot in range(SLOTS):
-        np.testing.assert_allclose(found.expected(ALL, slot), truth(slot), rtol=0.25)
+        np.testing.assert_allclose(found.expected(ALL, slot, 0), truth(slot), rtol=0.25)
     ratio = found.multipliers[0][0, 2] / found.multipliers[0][0, 1]
     assert ratio == pytest.approx(4.0, rel=0.15)
     assert found.day[0].max() / found.day[0].min() == pytest.approx(DAY.max() / DAY.min(), rel=0.35)
@@ -97,7 +97,7 @@ def test_the_total_it_expects_of_its_own_history_is_what_happened() -> None:
     found = fit(kept)
     seen = sum(t.failures.sum(axis=0) for t in kept.taught)
     fair = sum(
-        (found.expected(t.values, t.slot) * t.exposure[:, None]).sum(axis=0) for t in kept.taught
+        (found.expected(t.values, t.slot, t.weekday) * t.exposure[:, None]).sum(axis=0) for t in kept.taught
     )
     np.testing.assert_allclose(fair, seen, rtol=0.02)
 
@@ -196,7 +196,7 @@ def test_a_quiet_period_of_everything_is_not_blown_up() -> None:
 def test_an_attribute_without_a_multiplier_has_no_say() -> None:
     found = fit(history(days=4), skip=(1,))
     assert found.multipliers[1].shape == (2, 0)
-    one, other = found.expected(np.array([[1, 0], [1, 2]], np.int32), 0)
+    one, other = found.expected(np.array([[1, 0], [1, 2]], np.int32), 0, 0)
     np.testing.assert_array_equal(one, other)
 
 
@@ -206,28 +206,56 @@ def test_shares_of_error_codes_among_failures() -> None:
     failed = np.array([[True], [True], [False]])
     piece = aggregate(START, values, failed, np.array([300, 100, 1000]))
     kept.add(teach(piece, 0, 0, np.zeros(1)))
-    found = kept.fit(lambda v: v, SIZES, (1,), (), 1)
-    np.testing.assert_allclose(found.codes.ravel(), [0.0, 0.75, 0.25], atol=0.002)
-    assert found.codes[0].sum() == pytest.approx(1.0)
+    (codes,) = kept.fit(lambda v: v, SIZES, (1,), (), 1).codes
+    assert codes.parent == 0
+    np.testing.assert_allclose(codes.share[1], [0.0, 0.75, 0.25], atol=0.002)
+    np.testing.assert_allclose(codes.share.sum(axis=1), 1.0)
+
+
+def test_codes_are_expected_by_the_attribute_that_tells_most_of_them() -> None:
+    """Not by the last one: a payment provider says nothing of why a seat could not be held."""
+    kept = History(timedelta(days=2), SLOTS)
+    rng = np.random.default_rng(1)
+    source, provider = rng.integers(1, 4, 2000), rng.integers(1, 9, 2000)
+    code = np.where(rng.random(2000) < 0.8, source, rng.integers(1, 4, 2000))
+    values = np.column_stack([source, provider, code]).astype(np.int32)
+    piece = aggregate(START, values, np.ones((2000, 1), bool), np.ones(2000, np.int64))
+    kept.add(teach(piece, 0, 0, np.zeros(1)))
+    (codes,) = kept.fit(lambda v: v, (4, 9, 4), (2,), (), 2).codes
+    assert codes.parent == 0
+    assert (np.diag(codes.share)[1:] > 0.75).all()
+
+
+def test_an_attribute_that_failing_keeps_empty_is_told_apart_from_one_that_is_often_empty() -> None:
+    kept = History(timedelta(days=2), SLOTS)
+    provider, version = np.array([-1, 1, 1, -1]), np.array([-1, -1, 1, 1])
+    values = np.column_stack([provider, version]).astype(np.int32)
+    failed = np.array([[True], [False], [False], [False]])
+    piece = aggregate(START, values, failed, np.array([100, 2000, 2000, 50]))
+    kept.add(teach(piece, 0, 0, np.zeros(1)))
+    # nobody without a seat gets to a provider; a version is missing as often in success
+    assert kept.fit(lambda v: v, (2, 2), (), ()).kept_empty.tolist() == [[True, False]]
 
 
 def test_values_missing_or_unknown_leave_the_rate_as_it_is() -> None:
     found = fit(history(days=4))
     rows = np.array([[-1, -1], [99, 99]], np.int32)
     fair = np.tile(found.base * found.day[:, 2], (2, 1))
-    np.testing.assert_allclose(found.expected(rows, 2), fair, atol=QUANTUM)
+    np.testing.assert_allclose(found.expected(rows, 2, 0), fair, atol=QUANTUM)
 
 
 def test_expectations_are_whole_quanta_and_probabilities() -> None:
     steep = Baseline(
         np.array([0.9, 1e-12]),
         np.ones((2, 1)),
+        np.ones((2, 7, 1)),
         (np.full((2, 1), 50.0),),
-        np.zeros((2, 0)),
+        (CodeShares.none(),) * 2,
         Usual.none(2, 1),
         0,
+        np.zeros((2, 1), bool),
     )
-    expected = steep.expected(np.zeros((1, 1), np.int32), 0)
+    expected = steep.expected(np.zeros((1, 1), np.int32), 0, 0)
     np.testing.assert_array_equal(expected / QUANTUM, np.round(expected / QUANTUM))
     assert expected[0, 0] == pytest.approx(0.999)
     assert expected[0, 1] == QUANTUM, "never quite zero"

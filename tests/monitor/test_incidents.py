@@ -320,25 +320,29 @@ def test_old_rows_of_a_resolved_incident_do_not_reopen_it() -> None:
     assert len(story.incidents) == 1
 
 
-def test_failures_that_begin_after_the_end_are_a_new_incident() -> None:
+def test_failures_that_begin_after_the_end_reopen_the_incident() -> None:
     story = Story()
     story.tick(finding())
     for _ in range(4):
         story.tick()
+    (over,) = story.incidents
+    assert over.state is State.RESOLVED
     assert story.tick(finding(began=story.at)) == [("opened", "airline=AC")]
-    old, new = story.incidents
-    assert old.id != new.id
-    assert (old.state, new.state) == (State.RESOLVED, State.OPEN)
+    (again,) = story.incidents
+    assert (again.id, again.state, again.resolved_at) == (over.id, State.OPEN, None)
+    assert again.worsened_at[-1] == again.updated_at, "a label of that time finds it"
+    assert story.tick(finding()) == []
 
 
-def test_an_open_incident_is_preferred_to_a_resolved_one() -> None:
+def test_what_began_between_the_last_sight_and_the_end_reopens_it_too() -> None:
+    """It was swallowed for a day: too old for a new incident, and the old one was over."""
     story = Story()
     story.tick(finding())
+    seen = story.at - TICK
     for _ in range(4):
         story.tick()
-    story.tick(finding(began=story.at))
-    assert story.tick(finding()) == []
-    assert story.incidents[1].last_seen_at == story.at - TICK
+    assert story.tick(finding(began=seen)) == [("opened", "airline=AC")]
+    assert len(story.incidents) == 1
 
 
 def test_a_resolved_incident_is_forgotten_with_its_rows() -> None:
