@@ -104,7 +104,9 @@ sees what is written: `took != "-" and took > 2`. A comparison with `""` asks `i
 **Undecided.** A comparison with a missing value is neither true nor false, and what is known
 decides: `status >= 500 or took > 2` is true by its first part whatever `took` is. Where a
 condition stays undecided, the row has no failure of that outcome. If that goes for all outcomes,
-nothing is known of the row: it is counted as `undecided`, with file and line.
+nothing is known of the row: it is counted as `undecided`, with file and line. Conditions that
+compare texts alone, such as `failed_step == "pay"`, are exempt: such a text is often there on
+failures only.
 
 **Unreadable.** A cell that is no number where one is needed (`fast`, `0.1, 0.2`) counts as
 missing, but is told. The row is kept (`unread_number`) when any outcome is decided without it, and

@@ -179,7 +179,7 @@ class Decoder:
         for i, (column, _) in enumerate(self.attributes):
             values[:, i] = self._codes(i, column, rows.column(column), complaints)
         read.doubt(complaints)
-        if not decided.all():
+        if not decided.all() and read.kinds & _MEASURED:
             columns = {c for outcome in self.outcomes for c in outcome.when.columns}
             names = ", ".join(f"`{name}`" for name in sorted(columns))
             plural = "no outcome can be judged" if len(self.outcomes) > 1 else "it cannot be judged"
@@ -247,6 +247,11 @@ class _Reading:
         self._cells: dict[tuple[str, Kind], pa.Array] = {}
         self._unread: list[_Unread] = []
 
+    @property
+    def kinds(self) -> set[Kind]:
+        """How columns were read so far."""
+        return {kind for _, kind in self._cells}
+
     def __call__(self, name: str, kind: Kind) -> pa.Array:
         if (name, kind) not in self._cells:
             self._cells[name, kind] = self._read(name, kind)
@@ -292,6 +297,10 @@ class _Unread:
     given: pa.Array
     cure: str
 
+
+_MEASURED = {Kind.NUMBER, Kind.FLAG}
+"""What every event has. A text may be there on failures only, such as the step that failed: where
+conditions ask for texts alone, a row without them is a success like any other."""
 
 _WANTED = {
     Kind.NUMBER: "a number",

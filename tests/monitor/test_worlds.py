@@ -78,8 +78,6 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_what_a_label_counts_is_what_the_rows_hold(world: Drawn) -> None:
     assert len(world.labels) >= 4
     for label in world.labels:
-        if label["kind"] == "late":
-            continue  # some of its failures stand behind its end
         rows = world.during(label) & world.of(label["accept"][0])
         seen = int((rows & world.failed(label["outcome"])).sum())
         expected = label["expected"] + label["added"]
