@@ -97,7 +97,8 @@ def test_the_total_it_expects_of_its_own_history_is_what_happened() -> None:
     found = fit(kept)
     seen = sum(t.failures.sum(axis=0) for t in kept.taught)
     fair = sum(
-        (found.expected(t.values, t.slot, t.weekday) * t.exposure[:, None]).sum(axis=0) for t in kept.taught
+        (found.expected(t.values, t.slot, t.weekday) * t.exposure[:, None]).sum(axis=0)
+        for t in kept.taught
     )
     np.testing.assert_allclose(fair, seen, rtol=0.02)
 
