@@ -15,6 +15,7 @@ import numpy as np
 from monitor.attribution.cells import LEAVE_ONE_OUT, WHOLE_PRICE, looks
 from monitor.attribution.scan import Scan
 from monitor.attribution.suspects import (
+    LEFT,
     VOLUMES,
     Conditions,
     Scatter,
@@ -109,8 +110,9 @@ def attribute(
     unexplained = scan.unexplained() if suspects else 0.0
     if len(suspects) > 1:
         suspects = _jointly(suspects, scan, threshold)
+    left = 1.0 if floor else LEFT
     for suspect in suspects:
-        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon], arrived)
+        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon], arrived, left)
     return Attribution(tuple(suspects), best, unexplained)
 
 

@@ -13,6 +13,8 @@ Conditions = tuple[tuple[int, int], ...]
 
 ENDED = 3.0
 """Nats by which the newest slices must prefer that a cause is over: twenty to one."""
+LEFT = 0.5
+"""Of its excess, that would still be a cause: a leak that becomes smaller is not over."""
 
 
 VOLUMES = (10.0, 40.0)
@@ -130,16 +132,19 @@ def match(coded: Coded, conditions: Conditions) -> np.ndarray:
     return hit
 
 
-def has_ended(suspect: Suspect, span: int, arrived: np.ndarray | None = None) -> bool:
-    """True when the newest slices prefer that nothing is left over half of the excess.
+def has_ended(
+    suspect: Suspect, span: int, arrived: np.ndarray | None = None, left: float = LEFT
+) -> bool:
+    """True when the newest slices prefer that nothing is left over a share of the excess.
 
-    Asked of every suffix; the price of asking so often is paid.
+    Asked of every suffix of two slices and more; the price of asking so often is paid.
 
     Args:
         suspect: what failed.
         span: slices of the horizon in which it stands out.
         arrived: share of the failures of the last slices that are in the log, newest first: what
             is told late is not over. None: all of them.
+        left: the share; a bulk that is counted is one act, and is over when it is not repeated.
     """
     observed, expected = (x[-span:][::-1] for x in (suspect.observed, suspect.expected))
     if arrived is not None:
@@ -148,10 +153,10 @@ def has_ended(suspect: Suspect, span: int, arrived: np.ndarray | None = None) ->
         return False
     seen, fair = observed.cumsum(), expected.cumsum()
     before, usual = seen[-1] - seen, fair[-1] - fair
-    ratio = 1 + 0.5 * np.maximum(before / np.maximum(usual, 1e-6) - 1, 0.01)
+    ratio = 1 + left * np.maximum(before / np.maximum(usual, 1e-6) - 1, 0.01)
     nats = fair * (ratio - 1) - seen * np.log(ratio)
     asked = np.log(1 + np.log2(len(nats)))  # suffixes of about the same length see the same
-    return bool((nats[:-1] > ENDED + asked).any())
+    return bool((nats[1:-1] > ENDED + asked).any())
 
 
 def began(suspect: Suspect) -> int:
