@@ -6,6 +6,7 @@ on a table that somebody brings: no history, no clock.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 
 import numpy as np
@@ -20,9 +21,17 @@ from monitor.localization.leaves import (
     leaves_of_windows,
     tell_the_window,
 )
-from monitor.localization.located import Conditions, Found, Link, Localization, Located
+from monitor.localization.located import (
+    Alternative,
+    Conditions,
+    Found,
+    Link,
+    Localization,
+    Located,
+)
 
 __all__ = [
+    "Alternative",
     "Direction",
     "Labels",
     "Leaves",
@@ -117,7 +126,28 @@ def localize(
         for f, x, group in zip(found, excess, groups, strict=True)
     ]
     causes.sort(key=lambda c: (-round(c.score, 6), c.cause))
-    return Localization(tuple(causes), float(unexplained), len(table), model.value)
+    rivals = tuple(_rivals(table, found))
+    return Localization(tuple(causes), rivals, float(unexplained), len(table), model.value)
+
+
+def _rivals(table: Leaves, found: list[Found]) -> Iterator[Alternative]:
+    """The rivals of all causes, each once, the nearest first."""
+    said = {f.conditions for f in found}
+    pairs = [(rival, f) for f in found for rival in f.rivals]
+    for rival, f in sorted(pairs, key=lambda pair: pair[1].score - pair[0].score):
+        if rival.conditions in said:
+            continue
+        said.add(rival.conditions)
+        rows = np.ones(len(table), bool)
+        for attribute, code in rival.conditions:
+            rows &= table.codes[:, attribute] == code
+        yield Alternative(
+            cause=Cause.from_json(table.selector(rival.conditions)),
+            instead_of=Cause.from_json(table.selector(f.conditions)),
+            score=rival.score,
+            observed=float(table.observed[rows].sum()),
+            expected=float(table.expected[rows].sum()),
+        )
 
 
 def _is_thin(table: Leaves) -> bool:

@@ -5,6 +5,10 @@ over its leaves of ln p(d | deviation g) − ln p(d | noise): leaves that don't 
 deviation speak against the cell, and the best-scoring cell is as specific as the data ask. The
 remainder rule needs no further threshold here: a parent wins when what it adds deviates too, a
 child when what it leaves out doesn't.
+
+Why this is not the search of `monitor.attribution`: there, a leaf's likelihood is that of a number
+of failures, which scatters by chance alone and grows certain with size. An amount has no such
+chance: a quiet leaf is off by a share of itself, with tails, and how far is read from the table.
 """
 
 from __future__ import annotations
@@ -172,7 +176,9 @@ class _Search:
             conditions = self.lattice.conditions(board.cuboid, cell)
             sign = int(np.sign(self.grid[deviation]))
             self.uneven |= bool(self.spread[deviation] > 0)
-            found.append(Found(conditions, float(board.scores[cell]), rows, sign))
+            cause = Found(conditions, float(board.scores[cell]), rows, sign)
+            cause.rivals = self.lattice.rivals(cause, [(b.cuboid, b.scores) for b in self.boards])
+            found.append(cause)
             self._explain(rows, board, deviation, sign)
         return found
 

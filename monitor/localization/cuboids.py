@@ -7,7 +7,7 @@ the price of the search are dropped with all their children (branch and bound).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb
@@ -16,10 +16,13 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from monitor.localization.leaves import Leaves, cells_of
+from monitor.localization.located import Found, Rival
 
 ALL_DEPTHS = 64
 """So many cuboids at most are walked through whole; beyond, triples are the deepest."""
 ALWAYS = 3
+RIVALS = 5
+"""Of each cause."""
 
 
 @dataclass(slots=True)
@@ -114,6 +117,22 @@ class Lattice:
             ) < set(narrower.attributes):
                 inside = np.unique(narrower.cell_of[rows])
                 yield narrower, inside[inside >= 0]
+
+    def rivals(self, cause: Found, scored: Iterable[tuple[Cuboid, np.ndarray]]) -> list[Rival]:
+        """The cells that share leaves with a cause, best first.
+
+        Args:
+            cause: what was named.
+            scored: of each cuboid, the scores that its cells have in the cause's place.
+        """
+        near = []
+        for cuboid, scores in scored:
+            inside = np.bincount(cuboid.cell_of[cause.rows] + 1, minlength=len(scores) + 1)[1:]
+            cells = np.flatnonzero((inside > 0) & (scores > 0))
+            best = cells[np.argsort(-scores[cells], kind="stable")[: RIVALS + 1]]
+            near += [Rival(self.conditions(cuboid, c), float(scores[c])) for c in best]
+        near = [r for r in near if r.conditions != cause.conditions]
+        return sorted(near, key=lambda r: (-round(r.score, 6), r.conditions))[:RIVALS]
 
     def _visit(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,6 +12,14 @@ from monitor.domain import Cause
 
 Conditions = tuple[tuple[int, int], ...]
 """(attribute, code) pairs of a table; () is everything."""
+
+
+class Rival(NamedTuple):
+    """A cell that may stand in the place of a cause."""
+
+    conditions: Conditions
+    score: float
+    """In nats after the price, as a cause's; all other causes are explained."""
 
 
 @dataclass(slots=True)
@@ -23,6 +32,8 @@ class Found:
     """Leaves that it explains: its own, less those explained before."""
     sign: int
     """+1: more than expected; -1: less."""
+    rivals: Sequence[Rival] = ()
+    """What may stand in its place, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +91,34 @@ class Located:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """What may stand in the place of a cause."""
+
+    cause: Cause
+    instead_of: Cause
+    score: float
+    """Nats of evidence that it would have, were the cause not named."""
+    observed: float
+    expected: float
+
+    def to_json(self) -> dict[str, object]:
+        """As in the document that `least-monitor localize --json` writes."""
+        return {
+            "cause": self.cause.to_json(),
+            "instead_of": self.instead_of.to_json(),
+            "score": round(self.score, 3),
+            "observed": round(self.observed, 6),
+            "expected": round(self.expected, 6),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Localization:
     """The causes in one table, best first."""
 
     causes: tuple[Located, ...]
+    rivals: tuple[Alternative, ...]
+    """What may stand in the place of each cause, the nearest first."""
     unexplained: float
     """Share of the table's deviation that no cause explains, in [0, 1]."""
     leaves: int
@@ -94,6 +129,7 @@ class Localization:
         """The document that `least-monitor localize --json` writes."""
         return {
             "causes": [cause.to_json() for cause in self.causes],
+            "rivals": [rival.to_json() for rival in self.rivals],
             "unexplained": round(self.unexplained, 4),
             "leaves": self.leaves,
             "model": self.model,

@@ -229,6 +229,35 @@ def test_thin_counts_go_up_to_the_parent_whose_other_children_fail_too() -> None
     assert named(localize(data, Direction.UP)) == {Cause.of(carrier="k3")}
 
 
+def test_what_could_stand_in_the_place_of_a_cause_follows_it() -> None:
+    columns, errors, window = flights(1)
+    rng = np.random.default_rng(2)
+    rate = np.where(hit(columns, step="s1"), 0.95, 0.08)
+    errors = np.where(window & hit(columns, carrier="k3"), rng.random(len(errors)) < rate, errors)
+    weak = window & hit(columns, carrier="k7", step="s2")
+    errors = np.where(weak, rng.random(len(errors)) < 0.05, errors)
+    data = leaves_of_windows(
+        {k: labels(v) for k, v in columns.items()}, errors, np.ones(len(errors)), window
+    )
+    result = localize(data, Direction.UP)
+    (cause,) = result.causes
+    assert result.rivals[0].cause == Cause.of(carrier="k3", step="s1")
+    assert {r.instead_of for r in result.rivals} == {cause.cause}
+    assert all("k7" not in str(r.cause) for r in result.rivals)  # that is other trouble
+    scores = [r.score for r in result.rivals]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_rivals_of_two_causes_are_not_each_other() -> None:
+    columns, observed, expected = shop()
+    observed = np.where(hit(columns, city="c3", product="p4"), expected * 0.4, observed)
+    observed = np.where(hit(columns, channel="h1", product="p7"), expected * 1.6, observed)
+    result = localize(table(columns, observed, expected))
+    assert len(result.causes) == 2
+    assert {r.instead_of for r in result.rivals} <= named(result)
+    assert not {r.cause for r in result.rivals} & named(result)
+
+
 def test_the_chain_tells_where_a_cause_is_concentrated() -> None:
     columns, errors, window = flights(1)
     rng = np.random.default_rng(2)

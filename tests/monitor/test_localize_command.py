@@ -71,6 +71,9 @@ def test_json_has_the_documented_shape(table: Path) -> None:
     assert cause["observed"] == pytest.approx(0.4 * cause["expected"], rel=0.05)
     assert cause["chain"][0]["cause"] == cause["cause"]
     assert 0 <= document["unexplained"] < 0.3
+    for rival in document["rivals"]:
+        assert rival.keys() == {"cause", "instead_of", "score", "observed", "expected"}
+        assert rival["instead_of"] == cause["cause"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "jsonl", "parquet", "stdin"])
