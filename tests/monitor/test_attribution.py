@@ -10,8 +10,10 @@ from monitor.attribution import (
     Attribution,
     Scatter,
     Settled,
+    Suspect,
     attribute,
     began,
+    has_ended,
     looks,
     match,
 )
@@ -127,6 +129,26 @@ def test_an_event_that_ended_hours_ago_is_not_active() -> None:
     found, nodes = judged(Town((Outage(20, 26, cause={"airline": "AC"}),)))
     ended = [(named(s.conditions, nodes), s.ended) for s in found.suspects]
     assert ended == [({"airline": "AC"}, True)]
+
+
+def test_a_leak_that_becomes_smaller_is_not_over_and_one_that_stops_is() -> None:
+    def over(*newest: int) -> bool:
+        suspect = Suspect((), 4, 9.0, 0.0, 0.0, (), ())
+        suspect.observed = np.array([8.0] * 20 + [12.0] * 24 + [float(n) for n in newest])
+        suspect.expected = np.full(48, 4.0)
+        return has_ended(suspect, 48)
+
+    assert not over(8, 8, 8, 8)
+    assert not over(1, 12, 12, 0), "one slice alone says little"
+    assert over(2, 3, 2, 3)
+
+
+def test_what_the_log_tells_late_is_not_over() -> None:
+    suspect = Suspect((), 4, 9.0, 0.0, 0.0, (), ())
+    suspect.observed = np.array([4.0] * 30 + [12.0] * 14 + [0.0] * 4)
+    suspect.expected = np.full(48, 4.0)
+    assert has_ended(suspect, 48)
+    assert not has_ended(suspect, 48, np.array([0.0, 0.0, 0.0, 0.0] + [1.0] * 44))
 
 
 def test_an_ended_event_does_not_hide_the_next_one() -> None:

@@ -118,6 +118,27 @@ def test_a_value_seen_hardly_ever_fails_as_the_others_do() -> None:
     assert fit(lonely).multipliers[0][0, 3] == pytest.approx(1.0, abs=0.1)
 
 
+def test_what_recurs_every_week_is_expected_and_what_happened_once_is_not() -> None:
+    kept = History(timedelta(days=28), SLOTS)
+    values, weight = np.ones((1, 2), np.int32), np.array([1000])
+    for number in range(22 * SLOTS):
+        day, slot = divmod(number, SLOTS)
+        failures = 10
+        if slot == 1 and (day % 7 == 6 or day == 8):
+            failures = 150  # every Sunday, and on one Tuesday
+        both = np.repeat(values, 2, axis=0)
+        piece = aggregate(
+            START + number * STEP, both, np.array([[True], [False]]),
+            np.array([failures, weight[0] - failures]),
+        )  # fmt: skip
+        kept.add(teach(piece, slot, day % 7, np.zeros(1)))
+    sundays = Mask(0, (), moment(6 * SLOTS + 1), moment(6 * SLOTS + 1))  # told, and yet no news
+    week = kept.fit(lambda v: v, (2, 2), (), (sundays,)).week[0]
+    assert week[6, 1] > 3
+    assert week[1, 1] == 1.0
+    assert (week[:6, [0, -1]] == 1.0).all()
+
+
 def test_rows_of_a_reported_cause_do_not_teach() -> None:
     spoiled = history(outage=(100, 110, 20.0))
     mask = Mask(0, ((0, 3),), moment(100), moment(110))

@@ -207,6 +207,24 @@ def finding_words(ticks: list[Tick]) -> list[tuple[str, str, float, float]]:
     ]
 
 
+def test_failures_that_always_come_late_open_their_incident() -> None:
+    """Rows that carry the start of a job are written at its end, if it fails: hours later."""
+    late = 3
+    town, watcher = Town((Outage(60, 75, cause={"airline": "AC"}),)), monitor()
+    told = []
+    for number in range(78):
+        if number >= late:
+            before = town.events(number - late)
+            failed = before.failed.any(axis=1)
+            if failed.any():
+                assert watcher.fold(sliced(before.take(failed), number - late))
+        now = town.events(number)
+        tick = watcher.tick(sliced(now.take(~now.failed.any(axis=1)), number))
+        told += [(n.change.value, str(n.incident.finding.cause)) for n in tick.news]
+    assert told[0] == ("opened", "airline=AC")
+    assert "resolved" not in [change for change, _ in told], "the newest slices are yet to fail"
+
+
 def test_late_rows_of_quiet_days_change_no_later_tick() -> None:
     town = Town()
     punctual, waiting = monitor(town), monitor(town)

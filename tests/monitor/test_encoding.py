@@ -237,3 +237,21 @@ def test_compact_rows_are_the_same_rows() -> None:
     assert (small.exposure * small.expected[:, 1]).dtype == np.float64
     big = Coded(piece, values, expected + 3.0).compact()
     np.testing.assert_array_equal(big.expected, expected + 3.0)
+
+
+def test_missing_is_a_value_once_it_has_support_and_never_that_of_an_error_code() -> None:
+    values = np.array([[1, -1, -1]] * 2, np.int32)
+    one, other = (
+        aggregate(START + n * STEP, values, np.zeros((2, 2), bool), np.ones(2, np.int64))
+        for n in range(2)
+    )
+    nodes = Nodes(3, SETTINGS, frozenset({2}))
+    nodes.observe(one)
+    assert nodes.local(one.values, one.start).tolist() == [[0, MISSING, MISSING]]
+    nodes.observe(other)
+    assert nodes.local(other.values, other.start).tolist() == [[1, 1, MISSING]]
+    assert nodes.local(one.values, one.start).tolist() == [[0, MISSING, MISSING]], "as of its time"
+    assert (nodes.codes[1], nodes.number(1, MISSING)) == ([OTHER, MISSING], 1)
+    again = Nodes.from_arrays(nodes.to_arrays(), 3, SETTINGS, frozenset({2}))
+    np.testing.assert_array_equal(again.local(other.values), nodes.local(other.values))
+    assert again.rare() == nodes.rare() == 0
