@@ -16,7 +16,7 @@ from datetime import timedelta
 import numpy as np
 
 from monitor.counts import Usual, usual_failures, without_carriers
-from monitor.domain import OTHER
+from monitor.domain import MISSING, OTHER
 from monitor.slices import Slice
 from monitor.window import QUANTUM
 
@@ -25,10 +25,16 @@ SHRINK = 15.0
 SHRINK_DAY = 10.0
 SHRINK_CODES = 20.0
 """Failures that the overall shares of codes are worth to a single parent."""
+KEPT_EMPTY = 3.0
+"""Times as often an attribute is missing among failures as among the rest, if failing empties it."""
 SAMPLE_ROWS = 400
 """Rows a slice keeps as exposure; failures are all kept."""
 CAP = 2.0
 """In periods when everything failed, failures teach at most this multiple of the expected."""
+
+
+Codes = tuple[tuple[int, tuple[int, ...]], ...]
+"""A selector by code: per attribute that is named, the codes that its value may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +42,8 @@ class Mask:
     """Rows that must not teach: those of a reported cause while it lasted."""
 
     outcome: int
-    conditions: tuple[tuple[int, int], ...]
-    """(attribute, code) pairs; empty is everything, which is capped instead."""
+    codes: Codes
+    """Empty is everything, which is capped instead."""
     first: int
     """Start of the first slice, µs since the epoch."""
     last: int
@@ -105,6 +111,7 @@ class Baseline:
     usual: Usual
     """What the counted outcomes usually have."""
     fitted_at: int  # µs since the epoch
+    kept_empty: np.ndarray  # (outcomes, attributes) bool: failing keeps the attribute empty
 
     def expected(self, local: np.ndarray, slot: int) -> np.ndarray:
         """Failure probability per row and outcome, in multiples of the quantum.
@@ -161,6 +168,19 @@ class _Rows:
     failures: np.ndarray  # (n,)
 
 
+def _kept_empty(rows: _Rows) -> np.ndarray:
+    """Attributes that failing keeps empty, (attributes,): a payment provider, without a seat.
+
+    Missing in most failures, and far more often than in the rest.
+    """
+    empty = rows.values == MISSING
+    failures, rest = rows.failures.sum(), np.maximum(rows.exposure - rows.failures, 0.0)
+    among = rows.failures @ empty / max(failures, 1.0)
+    usual = rest @ empty / max(rest.sum(), 1.0)
+    enough = failures >= SHRINK
+    return np.asarray(enough & (among > 0.5) & (among > KEPT_EMPTY * usual))
+
+
 def _blank(
     outcomes: int,
     slots: int,
@@ -177,6 +197,7 @@ def _blank(
         np.zeros((outcomes, parents, 0 if code is None else sizes[code])),
         Usual.none(outcomes, len(sizes)),
         fitted_at,
+        np.zeros((outcomes, len(sizes)), bool),
     )
 
 
@@ -188,6 +209,7 @@ def _copy(before: Baseline, after: Baseline) -> None:
         new[:, : old.shape[1]] = old
     _, parents, codes = before.codes.shape
     after.codes[:, :parents, :codes] = before.codes
+    after.kept_empty[:] = before.kept_empty
 
 
 class History:
@@ -263,6 +285,7 @@ class History:
             rows = self._rows(pieces, o)
             local = local_of(rows.values)
             self._mask(rows, local, masks, o, counted=o in counted)
+            fitted.kept_empty[o] = _kept_empty(rows)
             if o in counted:
                 fitted = self._count(fitted, o, rows)
                 continue
@@ -368,12 +391,13 @@ class History:
             if begin == end:
                 continue
             during = slice(int(begin), int(end))
-            if not mask.conditions:
+            if not mask.codes:
                 rows.failures[during] *= self._cap(mask, o)
                 continue
             matched = np.ones(len(local), bool)
-            for a, value in mask.conditions:
-                matched &= (local if value == OTHER else rows.values)[:, a] == value
+            for a, values in mask.codes:
+                hit = np.isin(rows.values[:, a], values)
+                matched &= hit | (local[:, a] == OTHER) if OTHER in values else hit
             if counted:
                 silent = np.count_nonzero((starts >= mask.first) & (starts <= mask.last))
                 if 2 * silent > len(starts):

@@ -46,6 +46,8 @@ def snapshot(monitor: Monitor) -> Snapshot:
     arrays: dict[str, np.ndarray] = {}
     _put(arrays, "nodes", monitor.nodes.to_arrays())
     _put(arrays, "dispersion", monitor.dispersion.to_arrays())
+    _put(arrays, "bar", monitor.bar.to_arrays())
+    arrays["arrivals"] = monitor.arrivals
     if monitor.learner is not None:
         _put(arrays, "learner", monitor.learner.to_arrays())
     baseline = monitor.baseline
@@ -59,13 +61,15 @@ def snapshot(monitor: Monitor) -> Snapshot:
             "baseline.usual.mean": baseline.usual.mean,
             "baseline.usual.week": baseline.usual.week,
             "baseline.fitted_at": np.array(baseline.fitted_at),
+            "baseline.kept_empty": baseline.kept_empty,
         }
         for a, multiplier in enumerate(baseline.multipliers):
             arrays[f"baseline.multipliers{a}"] = multiplier
     document = {
         "ticks": monitor.ticks,
         "masks": [
-            [m.outcome, [list(c) for c in m.conditions], m.first, m.last] for m in monitor.masks
+            [m.outcome, [[a, list(codes)] for a, codes in m.codes], m.first, m.last]
+            for m in monitor.masks
         ],
         "edges": sorted(list(edge) for edge in monitor.edges),
     }
@@ -82,9 +86,15 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
     """
     settings = monitor.settings
     attributes = len(settings.schema.attributes)
-    monitor.nodes = Nodes.from_arrays(_get(saved.arrays, "nodes"), attributes, settings.window)
+    monitor.nodes = Nodes.from_arrays(
+        _get(saved.arrays, "nodes"), attributes, settings.window, monitor.coded
+    )
     monitor.naming = Naming(settings.schema, monitor.vocabulary, monitor.nodes)
     monitor.dispersion.restore(_get(saved.arrays, "dispersion"))
+    monitor.bar.restore(_get(saved.arrays, "bar"))
+    arrivals = saved.arrays.get("arrivals")
+    if arrivals is not None and arrivals.shape == monitor.arrivals.shape:
+        monitor.arrivals = arrivals.copy()
     if monitor.learner is not None:
         monitor.learner.restore(_get(saved.arrays, "learner"))
     fitted = _get(saved.arrays, "baseline")
@@ -103,11 +113,12 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
             if "usual.mean" in fitted  # stores older than counted outcomes have none
             else Usual.none(len(fitted["base"]), attributes),
             int(fitted["fitted_at"]),
+            fitted.get("kept_empty", np.zeros((len(fitted["base"]), attributes), bool)),
         )
     monitor.ticks = int(saved.document["ticks"])
     monitor.masks = tuple(
-        Mask(outcome, tuple((a, code) for a, code in conditions), first, last)
-        for outcome, conditions, first, last in saved.document["masks"]
+        Mask(outcome, tuple((a, _values(codes)) for a, codes in named), first, last)
+        for outcome, named, first, last in saved.document["masks"]
     )
     monitor.edges = frozenset((source, target) for source, target in saved.document["edges"])
     monitor.incidents = saved.incidents
@@ -119,6 +130,11 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
         if len(stored) - i <= recent:
             local = monitor.nodes.local(piece.values, piece.start)
             monitor.push(Coded(piece, local, one.expected).compact())
+
+
+def _values(codes: int | list[int]) -> tuple[int, ...]:
+    """Stores of version 0.1 have one code an attribute."""
+    return (codes,) if isinstance(codes, int) else tuple(codes)
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, part: Mapping[str, np.ndarray]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import perf_counter
 from zoneinfo import ZoneInfo
@@ -16,21 +16,22 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from monitor.attribution import (
-    WHOLE_PRICE,
     Attribution,
-    Conditions,
+    CodeModel,
+    Selector,
     Settled,
     Suspect,
     attribute,
     began,
-    has_ended,
-    looks,
+    match,
 )
+from monitor.bar import Bar
 from monitor.baseline import Baseline, History, Mask, Taught, teach
-from monitor.codes import CodeModel, code_suspects, codes_in_excess
+from monitor.codes import codes_in_excess
 from monitor.counts import FLOOR, without_carriers
 from monitor.dispersion import Dispersion
 from monitor.domain import (
+    Cause,
     Diagnosis,
     Edge,
     Finding,
@@ -47,7 +48,6 @@ from monitor.incidents import track
 from monitor.learning import Learned, Learner
 from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
-from monitor.significance import surcharge, thresholds
 from monitor.slices import Slice, merge
 from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
@@ -95,7 +95,8 @@ class Monitor:
             o for o, name in enumerate(schema.outcomes) if name in schema.counted
         )
         self._zone, self._slots = ZoneInfo(window.zone), slots
-        self.nodes = Nodes(attributes, window)
+        self.coded = frozenset(() if self._codes is None else (self._codes,))
+        self.nodes = Nodes(attributes, window, self.coded)
         self.naming = Naming(schema, vocabulary, self.nodes)
         self.history = History(detection.history, slots, window.length, detection.learning)
         self.tables = Horizons(self._cell_attributes, outcomes, detection.horizons)
@@ -103,12 +104,18 @@ class Monitor:
         self.window: deque[Coded] = deque()
         self.failures: deque[Failures] = deque()
         self.dispersion = Dispersion(outcomes, detection.horizons, counted=self._counted)
+        self.arrivals = np.zeros((outcomes, 1 + window.slices))
+        """Failures seen by age of their slice, in slices: the log may tell of them late."""
+        self.bar = Bar(outcomes, timedelta(weeks=1) / window.slice_length)
+        self._bars: np.ndarray | None = None
         self.baseline: Baseline | None = None
         self.masks: tuple[Mask, ...] = ()
         self.incidents: tuple[Incident, ...] = ()
         self.ticks = 0
         self.rewritten: list[Coded] = []
         """Older slices changed since the last tick."""
+        self._late: list[Coded] = []
+        """Rows folded into them since then."""
         self.edges: frozenset[tuple[str, str]] = frozenset()
 
     # --- the tick ---------------------------------------------------------------------------
@@ -194,7 +201,7 @@ class Monitor:
             seconds=clock.seconds,
         )
         self.edges = pairs
-        rewritten, self.rewritten = (*self.rewritten, coded), []
+        rewritten, self.rewritten, self._late = (*self.rewritten, coded), [], []
         return Tick(diagnosis, self.incidents, news, rewritten)
 
     def _take_in(self, piece: Slice) -> Coded:
@@ -207,6 +214,7 @@ class Monitor:
         coded = self._judge(piece)
         self.push(coded)
         self.history.add(self.lesson(coded.slice, coded.expected))
+        self.arrivals[:, 0] += piece.weight @ piece.failed
         return coded
 
     def _judge(self, piece: Slice) -> Coded:
@@ -331,9 +339,9 @@ class Monitor:
         self, encoding: Encoding, learned: Learned, names: list[str]
     ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
-        week = timedelta(weeks=1) / self.settings.window.slice_length
-        threshold, owed = thresholds(week * looks(self.tables), detection.false_alarms_per_week)
-        young = surcharge(owed, (self.ticks - 1) / week)
+        if self.ticks % REFIT_TICKS == 0 or self._bars is None:
+            self._bars = self.bar.of(detection.false_alarms_per_week)
+        peaks = []
         findings: list[Finding] = []
         unexplained: dict[str, float] = {}
         elevated: set[str] = set()
@@ -342,26 +350,54 @@ class Monitor:
                 o,
                 self.tables,
                 self.dispersion.of(o, self.tables.layout),
-                threshold,
+                self._bars[o],
                 detection.min_failures,
                 detection.max_causes,
                 self._settled(outcome),
                 FLOOR if o in self._counted else 0.0,
-                max(WHOLE_PRICE - owed, 0.0),
-                young,
+                self._barred(o),
+                self._code_model(o),
+                self._known(outcome),
+                self._arrived(o),
             )
+            peaks.append(result.peaks)
             unexplained[outcome] = result.unexplained
-            if result.best_score > threshold:
+            if (result.peaks > self._bars[o]).any():
                 elevated.add(outcome)
-            findings += [
-                self._finding(o, suspect, encoding, learned, names)
-                for suspect in (*result.suspects, *self._by_codes(o, result.suspects, threshold))
-            ]
+            told: dict[Cause, Finding] = {}
+            for suspect in result.suspects:
+                finding = self._finding(o, suspect, encoding, learned, names)
+                known = told.setdefault(finding.cause, finding)
+                if known is not finding:  # the same cause, given away by two of its codes
+                    codes = tuple(dict.fromkeys((*known.codes, *finding.codes)))
+                    told[finding.cause] = replace(known, codes=codes)
+            findings += told.values()
+        self.bar.observe(np.array(peaks), self._busy(elevated))
         return findings, unexplained, elevated
+
+    def _barred(self, o: int) -> frozenset[int]:
+        """Attributes that failure itself keeps empty: they cannot be its cause."""
+        assert self.baseline is not None
+        return frozenset(int(a) for a in np.flatnonzero(self.baseline.kept_empty[o]))
+
+    def _arrived(self, o: int) -> np.ndarray:
+        """Share of the failures of the last slices that the log has told by now, newest first."""
+        seen = self.arrivals[o].copy()
+        seen[0] += 1.0
+        return np.asarray(seen.cumsum() / seen.sum())
+
+    def _known(self, outcome: str) -> list[Selector]:
+        """Causes that were told and are not over."""
+        return [
+            self.naming.numbers(self.naming.codes(incident.latest.cause))
+            for incident in self.incidents
+            if (incident.finding.outcome, incident.finding.method) == (outcome, Method.EXCESS)
+            and incident.state is not State.RESOLVED
+        ]
 
     def _settled(self, outcome: str) -> list[Settled]:
         """Causes that were told and are over, though their rows still lie in the window."""
-        settled: dict[Conditions, datetime] = {}
+        settled: dict[Selector, datetime] = {}
         for incident in self.incidents:
             finding = incident.finding
             if (finding.outcome, finding.method) != (outcome, Method.EXCESS):
@@ -369,14 +405,12 @@ class Monitor:
             if incident.state is not State.RESOLVED or incident.merged_into is not None:
                 continue
             for cause in incident.causes:
-                conditions = tuple(
-                    (a, self.nodes.number(a, code)) for a, code in self.naming.codes(cause)
-                )
-                until = settled.get(conditions, incident.last_seen_at)
-                settled[conditions] = max(until, incident.last_seen_at)
+                selector = self.naming.numbers(self.naming.codes(cause))
+                until = settled.get(selector, incident.last_seen_at)
+                settled[selector] = max(until, incident.last_seen_at)
         return [
-            Settled(conditions, np.datetime64(until.replace(tzinfo=None), "us"))
-            for conditions, until in settled.items()
+            Settled(selector, np.datetime64(until.replace(tzinfo=None), "us"))
+            for selector, until in settled.items()
         ]
 
     def _finding(
@@ -386,13 +420,16 @@ class Monitor:
         observed, expected, rows = suspect.total(span)
         slices = self.tables.slices
         start = slices[began(suspect)].slice.start
+        # A code tells how something fails: of a value that fails so, it is no part of the name.
+        named = tuple(part for part in suspect.selector if part[0] != self._codes)
+        named = named or suspect.selector
         return Finding(
             method=Method.EXCESS,
             outcome=self.settings.schema.outcomes[o],
-            cause=self.naming.cause(suspect.conditions),
+            cause=self.naming.cause(named),
             path=self.naming.path(
                 o,
-                suspect.conditions,
+                named,
                 encoding,
                 learned.weights,
                 names,
@@ -409,40 +446,28 @@ class Monitor:
             rate_before=expected / rows if rows else 0.0,
             rate_now=observed / rows if rows else 0.0,
             ended=suspect.ended,
-            fresh=bool(suspect.observed[-1] > 0),
-            chain=tuple(self.naming.cause(c) for c in suspect.chain),
+            fresh=bool(suspect.observed[-1] > 0) or self._fresh_late(o, suspect.selector),
+            chain=(self.naming.cause(named),),
             codes=self._codes_in_excess(o, suspect, span),
             runners_up=tuple((self.naming.cause(c), score) for c, score in suspect.runners_up),
         )
+
+    def _fresh_late(self, o: int, selector: Selector) -> bool:
+        """Rows that came late since the last tick hold a failure of the cause."""
+        return any((match(c, selector) & c.slice.failed[:, o]).any() for c in self._late)
 
     def _code_model(self, o: int) -> CodeModel | None:
         if self._codes is None or self.baseline is None:
             return None
         return CodeModel(self._codes, self._parent, self.baseline.codes[o])
 
-    def _by_codes(self, o: int, explained: tuple[Suspect, ...], threshold: float) -> list[Suspect]:
-        """Causes that only an error code gives away."""
-        model, detection = self._code_model(o), self.settings.detection
-        if model is None:
-            return []
-        found = code_suspects(
-            o,
-            self.tables,
-            model,
-            self.dispersion.of(o),
-            explained,
-            threshold,
-            detection.min_failures,
-        )
-        for suspect in found:
-            suspect.ended = has_ended(suspect, detection.horizons[suspect.horizon])
-        return [s for s in found if all(s.conditions != e.conditions for e in explained)]
-
     def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
         model = self._code_model(o)
         if model is None:
             return ()
-        codes = suspect.codes or codes_in_excess(o, self.tables, model, suspect, span)
+        codes = dict(suspect.selector).get(model.attribute)
+        if codes is None:
+            codes = codes_in_excess(o, self.tables, model, suspect, span)
         return tuple(self.naming.text(model.attribute, code) for code in codes)
 
     def _remember_masks(self, findings: Iterable[Finding]) -> None:
@@ -453,20 +478,20 @@ class Monitor:
             if finding.method is not Method.EXCESS:
                 continue
             outcome = self.settings.schema.outcomes.index(finding.outcome)
-            conditions = self.naming.codes(finding.cause)
+            codes = self.naming.codes(finding.cause)
             last = int(self.window[-1].slice.start.astype(np.int64))
             span = int(finding.horizon / self.settings.window.slice_length)
             first = last - (span - 1) * int(length)
             for i, mask in enumerate(masks):
                 if (
                     mask.outcome == outcome
-                    and mask.conditions == conditions
+                    and mask.codes == codes
                     and mask.last >= first - length
                 ):
-                    masks[i] = Mask(outcome, conditions, min(mask.first, first), last)
+                    masks[i] = Mask(outcome, codes, min(mask.first, first), last)
                     break
             else:
-                masks.append(Mask(outcome, conditions, first, last))
+                masks.append(Mask(outcome, codes, first, last))
         self.masks = tuple(masks)
 
     def open_incidents(self) -> tuple[Incident, ...]:
@@ -491,6 +516,9 @@ class Monitor:
             if old.slice.start != late.start:
                 continue
             self.nodes.observe(late, since=self.window[-1].slice.start + length)
+            local = self.nodes.local(late.values, late.start)
+            self._late.append(Coded(late, local, np.zeros(late.failed.shape)))
+            self.arrivals[:, min(-index, self.arrivals.shape[1] - 1)] += late.weight @ late.failed
             coded = self._judge(merge(without_carriers(old.slice), late))
             sizes = self.nodes.sizes()
             self.gram.add(old, sizes, -1)

@@ -2,7 +2,8 @@
 
 A value becomes a node in the slice in which its rows reach the minimum support,
 and stays one: running sums never need recoding, and a slice is always coded
-as it was at its own time, also after a restart.
+as it was at its own time, also after a restart. Missing is a value like any other, except of the
+error code, which only failures have.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Coded:
     """
 
     slice: Slice
-    local: np.ndarray  # (m, attributes) integers; OTHER is 0, MISSING is -1
+    local: np.ndarray  # (m, attributes) integers; OTHER is 0; MISSING that is no node is -1
     expected: np.ndarray  # (m, outcomes) expected failures per event, scored on arrival
 
     def compact(self) -> Coded:
@@ -65,16 +66,27 @@ def exposure(piece: Slice) -> np.ndarray:
 
 
 class Nodes:
-    """The grow-only set of nodes: per attribute, `other` and every supported value."""
+    """The grow-only set of nodes: per attribute, `other` and every supported value.
 
-    def __init__(self, attributes: int, settings: WindowSettings) -> None:
-        self._settings = settings
+    Args:
+        attributes: how many.
+        settings: the support that makes a node.
+        always: attributes of which missing is no value.
+    """
+
+    def __init__(
+        self, attributes: int, settings: WindowSettings, always: frozenset[int] = frozenset()
+    ) -> None:
+        self._settings, self._always = settings, always
         self.counts = [np.zeros(1, np.int64) for _ in range(attributes)]
         """Per attribute: rows seen of every code."""
         self._local = [np.zeros(1, np.int32) for _ in range(attributes)]
         self._since = [np.full(1, _NEVER) for _ in range(attributes)]
         self.codes: list[list[int]] = [[OTHER] for _ in range(attributes)]
         """Per attribute: node number → code."""
+        self._missing = np.zeros((3, attributes), np.int64)
+        """Per attribute: rows seen without a value, the node that they are, and since when."""
+        self._missing[2] = _NEVER
 
     def observe(self, piece: Slice, since: np.datetime64 | None = None) -> None:
         """Count the values of a slice and promote those with enough support.
@@ -87,6 +99,8 @@ class Nodes:
         moment = (piece.start if since is None else since).astype(np.int64)
         for a, column in enumerate(piece.values.T):
             seen = column > OTHER
+            if not seen.all() and a not in self._always:
+                self._observe_missing(a, int(piece.weight[column == MISSING].sum()), moment)
             if not seen.any():
                 continue
             self._reserve(a, int(column.max()))
@@ -100,6 +114,13 @@ class Nodes:
                 self._local[a][code] = len(self.codes[a])
                 self._since[a][code] = moment
                 self.codes[a].append(int(code))
+
+    def _observe_missing(self, a: int, rows: int, moment: np.int64) -> None:
+        self._missing[0, a] += rows
+        enough = rows and self._missing[0, a] >= self._settings.min_count
+        if enough and not self._missing[1, a] and len(self.codes[a]) <= self._settings.max_values:
+            self._missing[1:, a] = len(self.codes[a]), moment
+            self.codes[a].append(MISSING)
 
     def _reserve(self, a: int, code: int) -> None:
         short = code + 1 - len(self.counts[a])
@@ -116,7 +137,7 @@ class Nodes:
             values: (m, attributes) codes.
 
         Returns:
-            (m, attributes) int32; MISSING stays MISSING.
+            (m, attributes) int32; MISSING stays MISSING until it is a node.
         """
         out = np.empty(values.shape, np.int32)
         moment = _NEVER - 1 if at is None else at.astype(np.int64)
@@ -125,11 +146,14 @@ class Nodes:
                 self._reserve(a, int(column.max()))
             code = np.maximum(column, 0)
             node = np.where(self._since[a][code] <= moment, self._local[a][code], OTHER)
-            out[:, a] = np.where(column == MISSING, MISSING, node)
+            missing = self._missing[1, a] if self._missing[2, a] <= moment else MISSING
+            out[:, a] = np.where(column == MISSING, missing, node)
         return out
 
     def number(self, attribute: int, code: int) -> int:
         """Node number of one value, as of now."""
+        if code == MISSING:
+            return int(self._missing[1, attribute]) or MISSING
         known = self._local[attribute]
         return int(known[code]) if 0 <= code < len(known) else OTHER
 
@@ -140,7 +164,7 @@ class Nodes:
     def rare(self) -> int:
         """Values seen that are not nodes: they count as `other`."""
         return sum(
-            int(np.count_nonzero(counts[1:])) + 1 - len(codes)
+            int(np.count_nonzero(counts[1:])) + 1 - len(codes) + (MISSING in codes)
             for counts, codes in zip(self.counts, self.codes, strict=True)
         )
 
@@ -151,22 +175,28 @@ class Nodes:
             used = int(np.flatnonzero(self.counts[a])[-1]) + 1 if self.counts[a].any() else 1
             out[f"counts{a}"] = self.counts[a][:used]
             out[f"codes{a}"] = np.array(codes, np.int64)
-            out[f"since{a}"] = self._since[a][codes]
-        return out
+            out[f"since{a}"] = self._since[a][np.maximum(codes, 0)]
+        return out | {"missing": self._missing}
 
     @staticmethod
     def from_arrays(
-        arrays: dict[str, np.ndarray], attributes: int, settings: WindowSettings
+        arrays: dict[str, np.ndarray],
+        attributes: int,
+        settings: WindowSettings,
+        always: frozenset[int] = frozenset(),
     ) -> Nodes:
         """Inverse of `to_arrays`."""
-        nodes = Nodes(attributes, settings)
+        nodes = Nodes(attributes, settings, always)
+        if "missing" in arrays:  # stores older than that have no such nodes
+            nodes._missing = arrays["missing"].copy()
         for a in range(attributes):
             counts, codes = arrays[f"counts{a}"], arrays[f"codes{a}"]
             nodes._reserve(a, max(len(counts), int(codes.max()) + 1))
             nodes.counts[a][: len(counts)] = counts
             nodes.codes[a] = [int(code) for code in codes]
-            nodes._local[a][codes] = np.arange(len(codes))
-            nodes._since[a][codes] = arrays[f"since{a}"]
+            values = codes != MISSING
+            nodes._local[a][codes[values]] = np.flatnonzero(values)
+            nodes._since[a][codes[values]] = arrays[f"since{a}"][values]
         return nodes
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from monitor.domain import MISSING, OTHER, Cause, Edge, Incident, Settings, State, utc
 from monitor.encoding import Coded
 from monitor.naming import Naming
-from monitor.vocabulary import OTHER_TEXT
+from monitor.vocabulary import MISSING_TEXT, OTHER_TEXT
 
 MOST_NODES = 16
 """Nodes in the picture of one incident."""
@@ -354,7 +354,10 @@ def _asked(cause: Cause, naming: Naming) -> _Asked:
     asked: _Asked = []
     for name, values in cause.selector:
         a = naming.schema.names.index(name)
-        codes = [naming.vocabulary.code(a, value) for value in values]
+        codes = [
+            MISSING if value == MISSING_TEXT else naming.vocabulary.code(a, value)
+            for value in values
+        ]
         known = np.array([c for c in codes if c is not None and c != OTHER], np.int64)
         asked.append((a, known, OTHER_TEXT in values or len(known) < len(values)))
     return asked

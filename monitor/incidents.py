@@ -25,7 +25,7 @@ def identity(finding: Finding, at: datetime) -> str:
 
 
 LATER_SHARE = 0.5
-"""Of a pair's score that suffices for its three values to be told instead; and the reverse."""
+"""Of the score told that suffices for a later word, narrower or wider, to be told instead."""
 _HIGH_RATE_SHARE = 0.1
 """Of the failures of a severity; so many suffice where most rows fail."""
 
@@ -88,7 +88,13 @@ def track(
             continue
         incident = incidents[index]
         seen.add(incident.id)
-        if incident.state is State.RESOLVED or finding.ended:
+        if incident.state is State.RESOLVED:
+            if finding.ended or not finding.fresh:
+                continue
+            incidents[index] = _reopened(incident, finding, at, settings)
+            news.append(Notification(incidents[index], Change.OPENED, at))
+            continue
+        if finding.ended:
             continue
         incidents[index], change = _update(incident, finding, at, settings)
         if change is not Change.UNCHANGED:
@@ -97,6 +103,22 @@ def track(
         news += _age(incidents, at, settings)
     kept = tuple(i for i in incidents if i.resolved_at is None or at - i.resolved_at < memory)
     return kept, tuple(news)
+
+
+def _reopened(
+    incident: Incident, finding: Finding, at: datetime, settings: IncidentSettings
+) -> Incident:
+    """The same trouble is back within the memory: one story goes on."""
+    back = replace(
+        incident,
+        state=State.OPEN,
+        resolved_at=None,
+        severity=severity(finding, settings),
+        told_excess=finding.observed - finding.expected,
+        told_per_hour=_per_hour(finding),
+    )
+    back, _ = _update(back, finding, at, settings)
+    return replace(back, worsened_at=tuple(dict.fromkeys((*back.worsened_at, at))))
 
 
 def _age(incidents: list[Incident], at: datetime, settings: IncidentSettings) -> list[Notification]:
@@ -145,15 +167,13 @@ def _heir(incident: Incident, incidents: list[Incident], at: datetime) -> int | 
 def _belongs(finding: Finding, incidents: list[Incident], seen: set[str]) -> int | None:
     """The incident whose story this finding continues.
 
-    Same outcome and method, and the same cause or one nested in it. A resolved incident claims
-    only failures that began before it was resolved.
+    Same outcome and method, and the same cause or one nested in it.
     """
     same = [
         (index, incident)
         for index, incident in enumerate(incidents)
         if incident.finding.outcome == finding.outcome
         and incident.finding.method == finding.method
-        and (incident.resolved_at is None or finding.began < incident.resolved_at)
         and incident.merged_into is None  # its causes are its heir's now
     ]
     for exact in (True, False):
@@ -215,18 +235,12 @@ def _update(
 def _names(finding: Finding, incident: Incident) -> bool:
     """True when a finding says better what failed than what was told so far.
 
-    That is the more evident one. But whether a pair fails by itself or with a third value only is
-    judged by all that has happened since it began, so there the later word counts, though by then
-    the trouble may have become less evident.
+    That is the more evident one; and the later word on the same trouble, which rests on all that
+    has happened since, though by then it may have become less evident.
     """
-    told, mine, its = incident.finding, finding.cause.selector, incident.finding.cause.selector
-    if (len(its), len(mine)) == (2, 3) and finding.cause.narrows(told.cause):
-        return finding.score > LATER_SHARE * told.score
-    if (len(its), len(mine)) == (3, 2) and told.cause.narrows(finding.cause):
-        seen = incident.causes
-        if finding.cause in seen and seen.index(finding.cause) < seen.index(told.cause):
-            return LATER_SHARE * finding.score > told.score
-    return finding.score > told.score
+    told = incident.finding
+    later = finding.cause.narrows(told.cause) or told.cause.narrows(finding.cause)
+    return finding.score > (LATER_SHARE if later else 1.0) * told.score
 
 
 def _per_hour(finding: Finding) -> float:

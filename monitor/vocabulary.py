@@ -14,6 +14,7 @@ import numpy as np
 from monitor.domain import MISSING, OTHER, Schema
 
 OTHER_TEXT = "(other)"
+MISSING_TEXT = "(missing)"
 
 
 class Vocabulary:
@@ -55,7 +56,7 @@ class Vocabulary:
 
     def text(self, attribute: int, code: int) -> str:
         """The value behind a code; `(other)` for OTHER and `(missing)` for MISSING."""
-        return "(missing)" if code == MISSING else self._texts[attribute][code]
+        return MISSING_TEXT if code == MISSING else self._texts[attribute][code]
 
     def code(self, attribute: int, text: str) -> int | None:
         """The code of a value, or None if it was never seen."""

@@ -1,50 +1,38 @@
-"""Tables → the minimal causes of one outcome: scan, name, explain away, look again.
-
-The best cell over all horizons is found by an over-dispersed score. How specific the cause
-is follows from the remainders of nested cells (plain Poisson: over-dispersion is shared
-within one window). Its rows are then expected to fail as they did, and the scan is repeated.
-"""
+"""Tables → the causes of one outcome: screen, weigh, name. The model stands in `model`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.attribution.cells import LEAVE_ONE_OUT, WHOLE_PRICE, looks
-from monitor.attribution.scan import Scan
-from monitor.attribution.suspects import (
-    VOLUMES,
-    Conditions,
-    Scatter,
-    Settled,
-    Suspect,
-    began,
-    has_ended,
-    match,
-)
+from monitor.attribution.causes import Suspect, began, has_ended, locate
+from monitor.attribution.leaves import leaves_of
+from monitor.attribution.model import CONSTANTS
+from monitor.attribution.scatter import VOLUMES, Scatter
+from monitor.attribution.screen import Candidate, CodeModel, Screen, Settled
+from monitor.attribution.search import EVERYTHING, Search
+from monitor.attribution.selectors import Selector, match, narrows, selector
+from monitor.bar import KINDS
+from monitor.significance import excess_p_value
 from monitor.window import Horizons
 
 __all__ = [
-    "LEAVE_ONE_OUT",
+    "CONSTANTS",
     "VOLUMES",
-    "WHOLE_PRICE",
     "Attribution",
-    "Conditions",
+    "CodeModel",
     "Scatter",
+    "Selector",
     "Settled",
     "Suspect",
     "attribute",
     "began",
     "has_ended",
-    "looks",
     "match",
+    "selector",
 ]
-
-LATER_ROUNDS = 2.0
-"""Nats asked on top of the threshold once a cause has been found."""
-DROP_ONE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +40,34 @@ class Attribution:
     """The causes of one outcome at one tick."""
 
     suspects: tuple[Suspect, ...]
-    best_score: float
-    """Of the scan's first round, before any surcharge was paid."""
+    peaks: np.ndarray
+    """(kinds,) nats of the most evident cell of every kind, less its price; see `monitor.bar`."""
     unexplained: float
     """Share of the outcome's excess that no cause explains."""
+
+
+def _kin(k: int, c: int, candidates: Sequence[Candidate]) -> bool:
+    """Whether one holds the other; everything holds all, so it is nobody's kin."""
+    mine, its = candidates[c].selector, candidates[k].selector
+    return bool(mine and its) and k != c and (narrows(mine, its) or narrows(its, mine))
+
+
+NOTHING = Attribution((), np.full(len(KINDS), -np.inf), 0.0)
 
 
 def attribute(
     outcome: int,
     tables: Horizons,
     scatter: Scatter,
-    threshold: float,
+    bar: np.ndarray,
     min_failures: int,
     max_causes: int,
     settled: Sequence[Settled] = (),
     floor: float = 0.0,
-    whole_price: float = WHOLE_PRICE,
-    value_price: float = 0.0,
+    barred: frozenset[int] = frozenset(),
+    codes: CodeModel | None = None,
+    known: Collection[Selector] = (),
+    arrived: np.ndarray | None = None,
 ) -> Attribution:
     """Find the causes of `outcome`, best first.
 
@@ -76,73 +75,59 @@ def attribute(
         outcome: index of the failures to explain.
         tables: counts of the last slices, by horizon.
         scatter: over-dispersion of quiet counts.
-        threshold: nats that a cause must hold after the price of the search.
+        bar: (kinds,) nats that a cause must stand out by, after the price of the search.
         min_failures: fewer are never a cause.
         max_causes: at most so many are named.
         settled: causes whose incidents are over.
         floor: failures expected of any single value or pair at least.
-        whole_price: nats asked of "everything" on top of the threshold.
-        value_price: nats asked of "everything" and of single values on top.
+        barred: attributes that failure itself keeps empty.
+        codes: what is known of the outcome's error codes.
+        known: causes that were told and are not over: they need no search, so they last as long as
+            anything of them can be seen.
+        arrived: share of the failures of the last slices that are in the log, newest first; None:
+            all of them.
     """
-    scan = Scan(outcome, tables, scatter, min_failures, floor, whole_price, value_price)
-    if not scan.enough:
-        return Attribution((), -np.inf, 0.0)
+    screen = Screen(outcome, tables, scatter, min_failures, floor, barred, codes)
     for episode in settled:
-        scan.settle(episode)
-    gates = scan.gates()
-    best = float((gates + scan.surcharge).max())
-    suspects: list[Suspect] = []
-    while len(suspects) < max_causes:
-        wanted = threshold + (LATER_ROUNDS if suspects else 0.0)
-        suspect = scan.best(gates, wanted)
-        if suspect is None or any(s.conditions == suspect.conditions for s in suspects):
-            break
+        screen.settle(episode)
+    candidates = screen.candidates(bar, known)
+    if not candidates:
+        return NOTHING
+    kinds = np.array([screen.kind(c.selector) for c in candidates])
+    told = np.array([c.known for c in candidates])
+    bars, peaks = np.where(told, CONSTANTS.interesting, bar[kinds]), screen.peaks.copy()
+    nats = np.array([c.nats - c.price for c in candidates])
+    np.maximum.at(peaks, kinds, nats)
+    if (nats <= bars).all() and not told.any():
+        return Attribution((), peaks, 0.0)
+    leaves = leaves_of(screen, candidates)
+    search = Search(leaves, candidates, screen.told, min_failures, max_causes)
+    chosen, fit = search.best()
+    suspects = []
+    for c in chosen:
+        # What lies in the cause, or around it, and would stand out without it, speaks for it.
+        family = np.array([c, *(k for k in range(len(candidates)) if _kin(k, c, candidates))])
+        standing = search.standing(search.fit([o for o in chosen if o != c]), family)
+        over = standing.nats - bars[family]
+        at = h, _ = np.unravel_index(int(np.argmax(over)), over.shape)
+        if over[at] <= 0:
+            continue
+        p = float(excess_p_value(*(x[at][None] for x in (standing.observed, standing.expected, standing.size)))[0])
+        score = float(standing.nats[at]) - (candidates[c].price if told[c] else 0.0)
+        q = min(1.0, p * float(np.exp(candidates[c].price)))
+        rivals = sorted(
+            ((o.selector, o.nats - o.price) for o in candidates if o is not candidates[c] and o.nats > o.price),
+            key=lambda pair: -pair[1],
+        )
+        suspect = Suspect(candidates[c].selector, int(h), score, p, q, tuple(rivals[:5]))
+        locate(suspect, screen)
+        suspect.ended = has_ended(suspect, tables.horizons[h], arrived)
         suspects.append(suspect)
-        scan.locate(suspect)
-        if len(suspects) < max_causes:
-            scan.explain(suspect)
-            gates = scan.gates()
-    unexplained = scan.unexplained() if suspects else 0.0
-    if len(suspects) > 1:
-        suspects = _jointly(suspects, scan, threshold)
-    for suspect in suspects:
-        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon])
-    return Attribution(tuple(suspects), best, unexplained)
+    suspects.sort(key=lambda s: -s.score)
+    excess = leaves.observed.sum() - leaves.expected.sum()
+    whole = any(not s.selector for s in suspects)
+    mean = fit.mean if whole else fit.mean / fit.effects.get(EVERYTHING, 1.0)
+    left = leaves.observed.sum() - mean.sum()
+    unexplained = float(np.clip(left / excess, 0.0, 1.0)) if suspects and excess > 0 else 0.0
+    return Attribution(tuple(suspects), peaks, unexplained)
 
-
-def _jointly(suspects: Sequence[Suspect], scan: Scan, threshold: float) -> list[Suspect]:
-    """Fit all causes together and drop, one by one, those that are not needed."""
-    slices, horizons = scan.tables.slices, scan.tables.horizons
-    count = len(slices)
-    pattern_o = np.zeros(1 << len(suspects))
-    pattern_e = np.zeros(1 << len(suspects))
-    for s, coded in enumerate(slices):
-        pattern = np.zeros(len(coded.local), np.int64)
-        for bit, suspect in enumerate(suspects):
-            if count - s <= horizons[suspect.horizon]:
-                pattern |= suspect.matches[s].astype(np.int64) << bit
-        weight = coded.exposure
-        failed = weight * coded.slice.failed[:, scan.outcome]
-        pattern_o += np.bincount(pattern, failed, len(pattern_o))
-        pattern_e += np.bincount(pattern, weight * scan.fair[s], len(pattern_e))
-    patterns = np.arange(len(pattern_o))
-
-    def likelihood(chosen: list[int]) -> float:
-        mu = np.maximum(pattern_e, 1e-12)
-        for _ in range(4):
-            for bit in chosen:
-                inside = (patterns >> bit & 1).astype(bool)
-                o, e = pattern_o[inside].sum(), mu[inside].sum()
-                if o > 0 and e > 0:
-                    mu = np.where(inside, mu * (o / e), mu)
-        return float((pattern_o * np.log(mu) - mu).sum())
-
-    chosen = list(range(len(suspects)))
-    while len(chosen) > 1:
-        whole = likelihood(chosen)
-        loss = [whole - likelihood([c for c in chosen if c != bit]) for bit in chosen]
-        weakest = int(np.argmin(loss))
-        if loss[weakest] >= threshold + DROP_ONE:
-            break
-        del chosen[weakest]
-    return [suspects[bit] for bit in chosen]

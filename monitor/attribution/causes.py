@@ -1,0 +1,98 @@
+"""Causes as the search finds them: their rows, when they began, whether they have ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor.attribution.model import CONSTANTS
+from monitor.attribution.screen import Screen
+from monitor.attribution.selectors import Selector, match
+
+
+@dataclass(slots=True)
+class Suspect:
+    """A candidate that the search chose."""
+
+    selector: Selector
+    horizon: int
+    """Index into the horizons, of the one in which it stands out most."""
+    score: float
+    p_value: float
+    q_value: float
+    runners_up: tuple[tuple[Selector, float], ...]
+    observed: np.ndarray = field(default_factory=lambda: np.zeros(0))  # (slices,) oldest first
+    expected: np.ndarray = field(default_factory=lambda: np.zeros(0))  # by the baseline
+    rows: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    matches: list[np.ndarray] = field(default_factory=list)
+    """Per slice: which rows are the cause's."""
+    ended: bool = False
+
+    def total(self, span: int) -> tuple[float, float, float]:
+        """Observed, expected and rows over the last `span` slices."""
+        return (
+            float(self.observed[-span:].sum()),
+            float(self.expected[-span:].sum()),
+            float(self.rows[-span:].sum()),
+        )
+
+
+def locate(suspect: Suspect, screen: Screen) -> None:
+    """Find the suspect's rows and count them slice by slice."""
+    slices, outcome, codes = screen.tables.slices, screen.outcome, screen.codes
+    by_code = codes is not None and codes.attribute in dict(suspect.selector)
+    events = tuple(part for part in suspect.selector if not by_code or part[0] != codes.attribute)
+    counts = np.zeros((3, len(slices)))
+    suspect.matches = []
+    for i, coded in enumerate(slices):
+        hit = match(coded, suspect.selector)
+        suspect.matches.append(hit)
+        failed = tables_failing = screen.tables.failing(i, outcome)
+        failed = failed[hit[tables_failing]]
+        counts[0, i] = coded.slice.weight[failed].sum()
+        rows = np.flatnonzero(match(coded, events) if by_code else hit)
+        fair = screen.fair[i][rows]
+        if by_code:
+            assert codes is not None
+            numbers = dict(suspect.selector)[codes.attribute]
+            share = screen.code_shares(max(max(numbers) + 1, codes.share.shape[1]))
+            parent = np.zeros(len(rows), int)
+            if codes.parent is not None:
+                parent = np.clip(coded.local[rows, codes.parent], 0, len(share) - 1)
+            fair = fair * share[:, list(numbers)].sum(axis=1)[parent]
+        counts[1, i] = coded.exposure_of(rows) @ fair
+        counts[2, i] = coded.slice.weight[rows].sum()
+    suspect.observed, suspect.expected, suspect.rows = counts
+
+
+def has_ended(suspect: Suspect, span: int, arrived: np.ndarray | None = None) -> bool:
+    """True when the newest slices prefer that nothing is left over half of the excess.
+
+    Asked of every suffix; the price of asking so often is paid.
+
+    Args:
+        suspect: what failed.
+        span: slices of the horizon in which it stands out.
+        arrived: share of the failures of the last slices that are in the log, newest first: what
+            is told late is not over.
+    """
+    observed, expected = (x[-span:][::-1] for x in (suspect.observed, suspect.expected))
+    if arrived is not None:
+        expected = expected * arrived[: len(expected)]
+    if not len(observed):
+        return False
+    seen, fair = observed.cumsum(), expected.cumsum()
+    before, usual = seen[-1] - seen, fair[-1] - fair
+    ratio = 1 + 0.5 * np.maximum(before / np.maximum(usual, 1e-6) - 1, 0.01)
+    nats = fair * (ratio - 1) - seen * np.log(ratio)
+    return bool((nats[:-1] > CONSTANTS.gone + np.log(len(nats))).any())
+
+
+def began(suspect: Suspect) -> int:
+    """Index of the slice from which on the suspect's excess is most evident."""
+    observed = np.cumsum(suspect.observed[::-1])
+    expected = np.maximum(np.cumsum(suspect.expected[::-1]), 1e-6)
+    nats = observed * np.log(np.maximum(observed, 1e-9) / expected) - (observed - expected)
+    nats = np.where(observed > expected, nats, 0.0)
+    return len(observed) - 1 - int(np.argmax(nats))
