@@ -20,7 +20,7 @@ PRIOR_WEEKS = 0.5
 """What that is worth."""
 PASSED = 0.05
 """Share of quiet ticks that pass u."""
-LEAST_U = -3.0
+LOWEST = -3.0
 """Nats; what never gets near to its price says nothing of how it would go on."""
 SCALE = 1.0
 """Nats by which the tail falls to 1/e, of a likelihood ratio without any scatter left over."""
@@ -56,7 +56,7 @@ class Bar:
             claimed: (outcomes,) an incident is open: not quiet, unless it is labelled false.
         """
         at = self._ticks % self._peaks.shape[2]
-        self._peaks[:, :, at] = peaks
+        self._peaks[:, :, at] = np.maximum(peaks, LOWEST)
         self._claimed[:, at] = claimed
         self._ticks += 1
 
@@ -104,7 +104,7 @@ def _tail(known: np.ndarray, weeks: float, share: float) -> float:
     quiet = known[~np.isnan(known)]
     if not len(quiet):
         return PRIOR
-    u = max(float(np.quantile(quiet, 1 - PASSED)), LEAST_U)
+    u = float(np.quantile(quiet, 1 - PASSED))
     peaks = np.array(_peaks(known, u))
     rate = (len(peaks) + 1) / weeks
     scale = ((peaks - u).sum() + SCALE_PEAKS * SCALE) / (len(peaks) + SCALE_PEAKS)

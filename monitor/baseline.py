@@ -23,6 +23,9 @@ from monitor.window import QUANTUM
 SHRINK = 15.0
 """Expected failures that a value's multiplier of 1 is worth."""
 SHRINK_DAY = 10.0
+SHRINK_WEEK = 0.3
+"""Of a single slice of the week: that it must recur guards against chance already."""
+_WEEK = np.int64(7 * 86_400_000_000)  # µs
 SHRINK_CODES = 20.0
 """Failures that the overall shares of codes are worth to a single parent."""
 KEPT_EMPTY = 3.0
@@ -101,26 +104,43 @@ def teach(
 
 
 @dataclass(frozen=True, slots=True)
+class CodeShares:
+    """Which error codes an outcome's failures carry."""
+
+    parent: int | None
+    """The attribute whose values tell most of the code (a fare source, with codes of its own)."""
+    share: np.ndarray  # (parent nodes, codes) share of each code among the failures of each
+
+    @staticmethod
+    def none() -> CodeShares:
+        """Nothing is known of codes."""
+        return CodeShares(None, np.zeros((1, 0)))
+
+
+@dataclass(frozen=True, slots=True)
 class Baseline:
     """The fitted model; `expected` applies it."""
 
     base: np.ndarray  # (outcomes,)
     day: np.ndarray  # (outcomes, slots per day)
+    week: np.ndarray  # (outcomes, 7, slots per day) what recurs week by week, on top; at least 1
     multipliers: tuple[np.ndarray, ...]  # per attribute (outcomes, nodes)
-    codes: np.ndarray  # (outcomes, parent nodes, codes) share of each code among failures
+    codes: tuple[CodeShares, ...]  # per outcome
     usual: Usual
     """What the counted outcomes usually have."""
     fitted_at: int  # µs since the epoch
     kept_empty: np.ndarray  # (outcomes, attributes) bool: failing keeps the attribute empty
 
-    def expected(self, local: np.ndarray, slot: int) -> np.ndarray:
+    def expected(self, local: np.ndarray, slot: int, weekday: int) -> np.ndarray:
         """Failure probability per row and outcome, in multiples of the quantum.
 
         Args:
             local: (m, attributes) node numbers.
             slot: time of day, in slices since local midnight.
+            weekday: local; Monday is 0.
         """
-        rate = np.repeat((self.base * self.day[:, slot])[:, None], len(local), axis=1)
+        usual = self.base * self.day[:, slot] * self.week[:, weekday, slot]
+        rate = np.repeat(usual[:, None], len(local), axis=1)
         for a, multiplier in enumerate(self.multipliers):
             nodes = multiplier.shape[1]
             if not nodes:
@@ -146,14 +166,30 @@ def _code_shares(
     failures: np.ndarray, code: np.ndarray, parent: np.ndarray, codes: int, parents: int
 ) -> np.ndarray:
     """(parents, codes) share of each code among a parent's failures, shrunk to the overall one."""
+    seen, overall, whole = _code_counts(failures, code, parent, codes, parents)
+    return np.asarray((seen + SHRINK_CODES * overall) / (whole + SHRINK_CODES))
+
+
+def _code_likelihood(
+    failures: np.ndarray, code: np.ndarray, parent: np.ndarray, codes: int, parents: int
+) -> float:
+    """ln of how likely the codes are by `_code_shares`, each failure left out of its own share."""
+    seen, overall, whole = _code_counts(failures, code, parent, codes, parents)
+    share = (np.maximum(seen - 1, 0) + SHRINK_CODES * overall) / (
+        np.maximum(whole - 1, 0) + SHRINK_CODES
+    )
+    return float((seen * np.log(share)).sum())
+
+
+def _code_counts(
+    failures: np.ndarray, code: np.ndarray, parent: np.ndarray, codes: int, parents: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Failures by parent and code, the share of each code in general, failures by parent."""
     hit = (code >= 0) & (failures > 0)
     cell = np.maximum(parent[hit], 0) * codes + code[hit]
     seen = np.bincount(cell, failures[hit], parents * codes).reshape(parents, codes)
     overall = seen.sum(axis=0) + 1e-3
-    overall /= overall.sum()
-    return np.asarray(
-        (seen + SHRINK_CODES * overall) / (seen.sum(axis=1, keepdims=True) + SHRINK_CODES)
-    )
+    return seen, overall / overall.sum(), seen.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +202,15 @@ class _Rows:
     values: np.ndarray  # (n, attributes)
     exposure: np.ndarray  # (n,)
     failures: np.ndarray  # (n,)
+
+
+def _usual(fitted: Baseline, o: int, slot: np.ndarray, local: np.ndarray) -> np.ndarray:
+    """Failure probability of rows without what recurs by week, (n,)."""
+    rate = fitted.base[o] * fitted.day[o][slot]
+    for a, multiplier in enumerate(fitted.multipliers):
+        if multiplier.shape[1]:
+            rate = rate * np.append(multiplier[o], 1.0)[local[:, a]]  # MISSING is the last
+    return rate
 
 
 def _kept_empty(rows: _Rows) -> np.ndarray:
@@ -186,15 +231,14 @@ def _blank(
     slots: int,
     sizes: tuple[int, ...],
     skip: tuple[int, ...],
-    parents: int,
-    code: int | None,
     fitted_at: int,
 ) -> Baseline:
     return Baseline(
         np.zeros(outcomes),
         np.ones((outcomes, slots)),
+        np.ones((outcomes, 7, slots)),
         tuple(np.ones((outcomes, 0 if a in skip else size)) for a, size in enumerate(sizes)),
-        np.zeros((outcomes, parents, 0 if code is None else sizes[code])),
+        (CodeShares.none(),) * outcomes,
         Usual.none(outcomes, len(sizes)),
         fitted_at,
         np.zeros((outcomes, len(sizes)), bool),
@@ -205,10 +249,9 @@ def _copy(before: Baseline, after: Baseline) -> None:
     """Take over a fit; nodes that are new since then keep a multiplier of 1."""
     after.base[:] = before.base
     after.day[:] = before.day
+    after.week[:] = before.week
     for old, new in zip(before.multipliers, after.multipliers, strict=True):
         new[:, : old.shape[1]] = old
-    _, parents, codes = before.codes.shape
-    after.codes[:, :parents, :codes] = before.codes
     after.kept_empty[:] = before.kept_empty
 
 
@@ -255,7 +298,6 @@ class History:
         skip: tuple[int, ...],
         masks: tuple[Mask, ...],
         code: int | None = None,
-        parent: int | None = None,
         *,
         only: int | None = None,
         before: Baseline | None = None,
@@ -269,36 +311,61 @@ class History:
             skip: attributes without a multiplier (error codes).
             masks: rows that must not teach.
             code: index of the error-code attribute, if any.
-            parent: index of the attribute whose values have codes of their own.
             only: fit this outcome alone and take the others from `before`.
             before: the last fit.
             counted: outcomes whose failures are counted, not rated.
         """
         pieces = [t for t in self.taught if len(t.exposure)]
         outcomes = pieces[0].failures.shape[1]
-        parents = 1 if parent is None else sizes[parent]
-        fitted = _blank(outcomes, self._slots, sizes, skip, parents, code, pieces[-1].start)
+        fitted = _blank(outcomes, self._slots, sizes, skip, pieces[-1].start)
         if before is not None:
             _copy(before, fitted)
-            fitted = replace(fitted, usual=before.usual)
+            fitted = replace(fitted, usual=before.usual, codes=before.codes)
         for o in range(outcomes) if only is None else (only,):
             rows = self._rows(pieces, o)
             local = local_of(rows.values)
+            all_failures, all_exposure = rows.failures.copy(), rows.exposure.copy()
             self._mask(rows, local, masks, o, counted=o in counted)
             fitted.kept_empty[o] = _kept_empty(rows)
             if o in counted:
                 fitted = self._count(fitted, o, rows)
                 continue
             self._rate(fitted, o, rows, local, [a for a in range(len(sizes)) if a not in skip])
+            usual = _usual(fitted, o, rows.slot, local) * all_exposure
+            fitted.week[o] = self._week(rows, all_failures, usual)
             if code is not None:
-                above = np.zeros(len(local), np.int64) if parent is None else local[:, parent]
-                teaching = self._teaching(rows.start)
-                late = self._late(rows.start, above, teaching, parents)
-                known = np.append(np.arange(teaching), late)
-                fitted.codes[o] = _code_shares(
-                    rows.failures[known], local[known, code], above[known], sizes[code], parents
-                )
+                shares = self._codes(rows, local, sizes, code, skip)
+                fitted = replace(fitted, codes=(*fitted.codes[:o], shares, *fitted.codes[o + 1 :]))
         return fitted
+
+    def _codes(
+        self,
+        rows: _Rows,
+        local: np.ndarray,
+        sizes: tuple[int, ...],
+        code: int,
+        skip: tuple[int, ...],
+    ) -> CodeShares:
+        """The codes of an outcome's failures, by the attribute that tells most of them."""
+        failed = rows.failures > 0
+        teaching = self._teaching(rows.start)
+        some = np.flatnonzero(failed[:teaching])
+        carried, codes = rows.failures[some], local[some, code]
+        likely = {
+            a: _code_likelihood(carried, codes, local[some, a], sizes[code], size)
+            for a, size in enumerate(sizes)
+            if a not in skip
+        }
+        parent = max(likely, key=lambda a: (likely[a], -a), default=None)
+        above = np.zeros(len(local), np.int64) if parent is None else local[:, parent]
+        parents = 1 if parent is None else sizes[parent]
+        known = np.append(
+            np.arange(teaching), self._late(rows.start, above, teaching, parents)
+        )
+        share = _code_shares(
+            rows.failures[known], local[known, code], above[known], sizes[code], parents
+        )
+        return CodeShares(parent, share)
 
     def _rate(
         self, fitted: Baseline, o: int, rows: _Rows, local: np.ndarray, attributes: list[int]
@@ -415,6 +482,34 @@ class History:
     def _day(self, slot: np.ndarray, y: np.ndarray, e: np.ndarray) -> np.ndarray:
         slots = self._slots
         return self._smooth(np.bincount(slot, y, slots), np.bincount(slot, e, slots))
+
+    def _week(self, rows: _Rows, seen: np.ndarray, fair: np.ndarray) -> np.ndarray:
+        """What recurs at the same time of most weeks, told or not, as a factor, (7, slots).
+
+        The lower median over weeks: what happened once is no rhythm. Rows of reported causes count
+        here, or what alarms every Sunday would alarm for ever.
+
+        Args:
+            rows: the history.
+            seen: (n,) failures of each row.
+            fair: (n,) failures expected of each row without any rhythm.
+        """
+        ago = (rows.start[-1] - rows.start) // _WEEK
+        weeks, slots = int(ago[0]) + 1, 7 * self._slots
+        if weeks < 2:
+            return np.ones((7, self._slots))
+        at = ago * slots + rows.weekday * self._slots + rows.slot
+        counts = np.array([np.bincount(at, x, weeks * slots) for x in (seen, fair)])
+        counts = counts.reshape(2, weeks, slots)
+        near = ((-2, 1), (-1, 2), (0, 3), (1, 2), (2, 1))
+        counts = sum(w * np.roll(counts, by, 2) for by, w in near) / 9
+        known = counts[1] > 0
+        ratio = (counts[0] + SHRINK_WEEK) / (counts[1] + SHRINK_WEEK)
+        ratio = np.sort(np.where(known, ratio, np.inf), axis=0)
+        middle = np.maximum((known.sum(axis=0) - 1) // 2, 0)
+        recurring = np.take_along_axis(ratio, middle[None], axis=0)[0]
+        recurring[known.sum(axis=0) < 2] = 1.0
+        return np.asarray(np.maximum(recurring, 1.0).reshape(7, self._slots))
 
     def _smooth(self, seen: np.ndarray, fair: np.ndarray) -> np.ndarray:
         """Factor by time of day from failures seen and expected of each, (slots,)."""

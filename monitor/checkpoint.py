@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from monitor.baseline import Baseline, Mask
+from monitor.baseline import Baseline, CodeShares, Mask
 from monitor.counts import Usual
 from monitor.diagnosis import Monitor
 from monitor.domain import Incident
@@ -55,7 +55,7 @@ def snapshot(monitor: Monitor) -> Snapshot:
         arrays |= {
             "baseline.base": baseline.base,
             "baseline.day": baseline.day,
-            "baseline.codes": baseline.codes,
+            "baseline.week": baseline.week,
             "baseline.usual.outcome": baseline.usual.outcome,
             "baseline.usual.values": baseline.usual.values,
             "baseline.usual.mean": baseline.usual.mean,
@@ -63,6 +63,9 @@ def snapshot(monitor: Monitor) -> Snapshot:
             "baseline.fitted_at": np.array(baseline.fitted_at),
             "baseline.kept_empty": baseline.kept_empty,
         }
+        for o, codes in enumerate(baseline.codes):
+            arrays[f"baseline.codes{o}"] = codes.share
+            arrays[f"baseline.parent{o}"] = np.array(-1 if codes.parent is None else codes.parent)
         for a, multiplier in enumerate(baseline.multipliers):
             arrays[f"baseline.multipliers{a}"] = multiplier
     document = {
@@ -102,8 +105,9 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
         monitor.baseline = Baseline(
             fitted["base"],
             fitted["day"],
+            fitted.get("week", np.ones((len(fitted["base"]), 7, fitted["day"].shape[1]))),
             tuple(fitted[f"multipliers{a}"] for a in range(attributes)),
-            fitted["codes"],
+            tuple(_codes(fitted, o) for o in range(len(fitted["base"]))),
             Usual(
                 fitted["usual.outcome"],
                 fitted["usual.values"],
@@ -130,6 +134,14 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
         if len(stored) - i <= recent:
             local = monitor.nodes.local(piece.values, piece.start)
             monitor.push(Coded(piece, local, one.expected).compact())
+
+
+def _codes(fitted: Mapping[str, np.ndarray], o: int) -> CodeShares:
+    """Stores of version 0.1 know one parent for all outcomes: their codes are learned anew."""
+    if f"codes{o}" not in fitted:
+        return CodeShares.none()
+    parent = int(fitted[f"parent{o}"])
+    return CodeShares(None if parent < 0 else parent, fitted[f"codes{o}"])
 
 
 def _values(codes: int | list[int]) -> tuple[int, ...]:

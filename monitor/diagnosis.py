@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
 from zoneinfo import ZoneInfo
@@ -31,7 +31,6 @@ from monitor.codes import codes_in_excess
 from monitor.counts import FLOOR, without_carriers
 from monitor.dispersion import Dispersion
 from monitor.domain import (
-    Cause,
     Diagnosis,
     Edge,
     Finding,
@@ -82,12 +81,6 @@ class Monitor:
         self.settings, self.vocabulary, self.learner = settings, vocabulary, learner
         schema, window, detection = settings.schema, settings.window, settings.detection
         self._codes = next((i for i, a in enumerate(schema.attributes) if a.is_code), None)
-        self._parent = max(
-            (i for i, a in enumerate(schema.attributes) if not a.is_code),
-            key=lambda i: schema.attributes[i].tier,
-            default=None,
-        )
-        """The attribute of the latest tier: its values have error codes of their own."""
         attributes, outcomes = len(schema.attributes), len(schema.outcomes)
         self._cell_attributes = tuple(i for i, a in enumerate(schema.attributes) if not a.is_code)
         slots = round(timedelta(days=1) / window.slice_length)
@@ -223,7 +216,7 @@ class Monitor:
         if self.baseline is None:
             shape = len(local), len(self.settings.schema.outcomes)
             return Coded(piece, local, np.full(shape, QUANTUM)).compact()
-        expected = self.baseline.expected(local, slot)
+        expected = self.baseline.expected(local, slot, self.weekday(piece))
         whole, expected = self.baseline.usual.carried(
             piece, expected, self.baseline.day[:, slot], self.weekday(piece)
         )
@@ -277,7 +270,6 @@ class Monitor:
             skip,
             self.masks,
             self._codes,
-            self._parent,
             only=None if first else turn,
             before=self.baseline,
             counted=self._counted,
@@ -364,14 +356,9 @@ class Monitor:
             unexplained[outcome] = result.unexplained
             if (result.peaks > self._bars[o]).any():
                 elevated.add(outcome)
-            told: dict[Cause, Finding] = {}
-            for suspect in result.suspects:
-                finding = self._finding(o, suspect, encoding, learned, names)
-                known = told.setdefault(finding.cause, finding)
-                if known is not finding:  # the same cause, given away by two of its codes
-                    codes = tuple(dict.fromkeys((*known.codes, *finding.codes)))
-                    told[finding.cause] = replace(known, codes=codes)
-            findings += told.values()
+            findings += [
+                self._finding(o, suspect, encoding, learned, names) for suspect in result.suspects
+            ]
         self.bar.observe(np.array(peaks), self._busy(elevated))
         return findings, unexplained, elevated
 
@@ -420,16 +407,13 @@ class Monitor:
         observed, expected, rows = suspect.total(span)
         slices = self.tables.slices
         start = slices[began(suspect)].slice.start
-        # A code tells how something fails: of a value that fails so, it is no part of the name.
-        named = tuple(part for part in suspect.selector if part[0] != self._codes)
-        named = named or suspect.selector
         return Finding(
             method=Method.EXCESS,
             outcome=self.settings.schema.outcomes[o],
-            cause=self.naming.cause(named),
+            cause=self.naming.cause(suspect.selector),
             path=self.naming.path(
                 o,
-                named,
+                suspect.selector,
                 encoding,
                 learned.weights,
                 names,
@@ -447,7 +431,7 @@ class Monitor:
             rate_now=observed / rows if rows else 0.0,
             ended=suspect.ended,
             fresh=bool(suspect.observed[-1] > 0) or self._fresh_late(o, suspect.selector),
-            chain=(self.naming.cause(named),),
+            chain=(self.naming.cause(suspect.selector),),
             codes=self._codes_in_excess(o, suspect, span),
             runners_up=tuple((self.naming.cause(c), score) for c, score in suspect.runners_up),
         )
@@ -459,7 +443,8 @@ class Monitor:
     def _code_model(self, o: int) -> CodeModel | None:
         if self._codes is None or self.baseline is None:
             return None
-        return CodeModel(self._codes, self._parent, self.baseline.codes[o])
+        known = self.baseline.codes[o]
+        return CodeModel(self._codes, known.parent, known.share) if known.share.size else None
 
     def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
         model = self._code_model(o)

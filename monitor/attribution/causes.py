@@ -86,7 +86,8 @@ def has_ended(suspect: Suspect, span: int, arrived: np.ndarray | None = None) ->
     before, usual = seen[-1] - seen, fair[-1] - fair
     ratio = 1 + 0.5 * np.maximum(before / np.maximum(usual, 1e-6) - 1, 0.01)
     nats = fair * (ratio - 1) - seen * np.log(ratio)
-    return bool((nats[:-1] > CONSTANTS.gone + np.log(len(nats))).any())
+    asked = np.log(1 + np.log2(len(nats)))  # suffixes of about the same length see the same
+    return bool((nats[:-1] > CONSTANTS.gone + asked).any())
 
 
 def began(suspect: Suspect) -> int:

@@ -28,12 +28,17 @@ class Leaves:
     member: np.ndarray  # (candidates, leaves) bool
     bands: int
 
-    def sums(self, amounts: np.ndarray) -> np.ndarray:
-        """Of some leaves' amounts by band, (..., bands)."""
-        present, first = np.unique(self.band, return_index=True)
-        out = np.zeros((*amounts.shape[:-1], self.bands))
-        out[..., present] = np.add.reduceat(amounts, first, axis=-1)
-        return out
+    def sums(self, member: np.ndarray, amounts: np.ndarray) -> np.ndarray:
+        """Sums of amounts by band over the leaves of some candidates, (candidates, bands).
+
+        Args:
+            member: (candidates, leaves) 1.0 where a leaf is theirs.
+            amounts: (leaves,)
+        """
+        ends = np.searchsorted(self.band, np.arange(self.bands + 1))
+        return np.array(
+            [member[:, a:b] @ amounts[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+        ).T
 
 
 def leaves_of(screen: Screen, candidates: Sequence[Candidate]) -> Leaves:

@@ -48,7 +48,9 @@ class Constants:
     interesting: float = 3.0
     """Nats, before the price, from which a cell is worth a place among the candidates: one chance
     in twenty."""
-    candidates: int = 60
+    near: float = 3.0
+    """Nats by which a candidate may fall short of its price: another cause may hide as much."""
+    candidates: int = 40
     """Cells weighed against each other at most: they fit the bits of a word."""
     threes: int = 12
     """Of them, cells of three values."""
@@ -57,9 +59,9 @@ class Constants:
     unseen: float = 0.5
     """Failures that a code nobody has seen is expected to have in a window: its first one is no
     surprise."""
-    tried: int = 3
+    tried: int = 6
     """Candidates of the highest gain that are fitted together with all others at each step."""
-    sweeps: int = 8
+    sweeps: int = 5
     """Rounds of fitting all causes together; more change the third digit."""
     gone: float = 3.0
     """Nats by which newest slices must prefer that a cause is over: twenty to one."""

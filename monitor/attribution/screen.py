@@ -222,7 +222,8 @@ class Screen:
         ranked = sorted(
             unique.values(), key=lambda c: (bool(c.selector), not c.known, c.price - c.nats)
         )
-        return ranked[: CONSTANTS.candidates]
+        near = [c for c in ranked if not c.selector or c.known or c.price - c.nats < CONSTANTS.near]
+        return near[: CONSTANTS.candidates]
 
     def _priced(self, named: Selector) -> Candidate:
         """A selector that the screen did not come upon; its parts say how it scatters."""
@@ -390,7 +391,10 @@ class Screen:
         share = self.code_shares(room)
         by_parent = self._by_parent(None)
         expected = by_parent @ share
-        size = self.scatter.sizes(expected, np.ones(room, int))
+        # shares of codes wander as effects do
+        size = np.minimum(
+            self.scatter.sizes(expected, np.ones(room, int)), 1 / CONSTANTS.spread**2
+        )
         price = self._kinds + float(np.log(max(room - 1, 1)))
         able = np.flatnonzero(observed[-1] >= self.min_failures)
         for c in (int(c) for c in able[able > OTHER]):
@@ -398,9 +402,8 @@ class Screen:
             nats = excess_nats(observed[:, c], fair, size[:, c])
             if nats.max() <= CONSTANTS.interesting:
                 continue
-            yield Candidate(
-                ((model.attribute, (c,)),), float(nats.max()), price, 1 / size[:, c]
-            )
+            variance = 1 / size[:, c]
+            yield Candidate(((model.attribute, (c,)),), float(nats.max()), price, variance)
             yield from self._coded_values(
                 c, price, share[:, c], local[:, code == c], weight[code == c], band[code == c]
             )
@@ -428,7 +431,7 @@ class Screen:
             fair = self._by_parent(p) @ share
             values = np.flatnonzero(seen[-1] >= self.min_failures)
             cells = layout.starts[1 + p] + values
-            variance = self.variance[:, cells]
+            variance = np.maximum(self.variance[:, cells], CONSTANTS.spread**2)
             nats = excess_nats(seen[:, values], fair[:, values], 1 / variance).max(axis=0)
             for i in np.argsort(-nats)[:3]:
                 if nats[i] > CONSTANTS.interesting:

@@ -61,9 +61,9 @@ class Search:
         self._variance = np.array([c.variance for c in candidates]).T
         member, o = leaves.member.astype(float), leaves.observed
         self._member = member
-        self._o = leaves.sums(member * o)  # (candidates, bands)
-        self._e = leaves.sums(member * leaves.expected).cumsum(axis=1)
-        self._n = leaves.sums(member * leaves.exposure)
+        self._o = leaves.sums(member, o)  # (candidates, bands)
+        self._e = leaves.sums(member, leaves.expected).cumsum(axis=1)
+        self._n = leaves.sums(member, leaves.exposure)
         self._size = 1 / CONSTANTS.leaf_spread**2
         self._base = log_likelihood(o, leaves.expected, self._size)
 
@@ -72,31 +72,45 @@ class Search:
     def fit(self, chosen: Sequence[int]) -> _Fit:
         """All chosen causes, fitted together."""
         leaves = self._leaves
+        inside = {c: np.flatnonzero(leaves.member[c]) for c in chosen}
         effects = {c: np.ones(len(leaves.observed)) for c in chosen}
+        adds: dict[int, bool] = {}
         mean = leaves.expected.copy()
         for _ in range(CONSTANTS.sweeps if len(chosen) > 1 else 1):
-            for c, effect in effects.items():
-                others = mean / effect
-                new = self._better(c, others)
-                effects[c], mean = new, others * new
+            for c in chosen:
+                at = inside[c]
+                others = mean[at] / effects[c][at]
+                effect, adds[c] = self._effect(c, at, others, adds.get(c))
+                effects[c][at], mean[at] = effect, others * effect
         value = float((log_likelihood(leaves.observed, mean, self._size) - self._base).sum())
         return _Fit(effects, mean, value)
 
-    def _better(self, c: int, others: np.ndarray) -> np.ndarray:
-        """A cause's factor of each leaf: the better of its two kinds of effect.
+    def _effect(
+        self, c: int, at: np.ndarray, others: np.ndarray, adds: bool | None
+    ) -> tuple[np.ndarray, bool]:
+        """A cause's factor of each of its leaves: the better of its two kinds of effect.
 
         One number per band, by which all its rows fail more often, or a share of all its rows that
         fails besides, be they good or bad ones.
+
+        Args:
+            c: the cause.
+            at: its leaves.
+            others: what is expected of them without it.
+            adds: which kind it is, if that is known.
         """
-        leaves, inside = self._leaves, self._leaves.member[c]
-        fair = leaves.sums(np.where(inside, others, 0.0))
-        ratio = np.maximum(self._o[c] / np.maximum(fair, 1e-12), 1.0)[leaves.band]
-        share = (np.maximum(self._o[c] - fair, 0.0) / np.maximum(self._n[c], 1e-9))[leaves.band]
-        added = 1.0 + share * leaves.exposure / np.maximum(others, 1e-12)
-        o, mean = leaves.observed[inside], others[inside]
-        by_ratio = log_likelihood(o, mean * ratio[inside], self._size).sum()
-        by_share = log_likelihood(o, mean * added[inside], self._size).sum()
-        return np.where(inside, added if by_share > by_ratio else ratio, 1.0)
+        leaves = self._leaves
+        o, band = leaves.observed[at], leaves.band[at]
+        fair = np.bincount(band, others, leaves.bands)
+        ratio = np.maximum(self._o[c] / np.maximum(fair, 1e-12), 1.0)[band]
+        if adds is False:
+            return ratio, False
+        share = (np.maximum(self._o[c] - fair, 0.0) / np.maximum(self._n[c], 1e-9))[band]
+        added = 1.0 + share * leaves.exposure[at] / np.maximum(others, 1e-12)
+        if adds is None:
+            both = [log_likelihood(o, others * e, self._size).sum() for e in (ratio, added)]
+            adds = bool(both[1] > both[0])
+        return (added, True) if adds else (ratio, False)
 
     # --- standing out -----------------------------------------------------------------------
 
@@ -111,8 +125,9 @@ class Search:
         leaves, k = self._leaves, CONSTANTS.smoothing
         base = self._without_everything(fit)
         observed = self._o[among].cumsum(axis=1).T
-        mine = leaves.sums(self._member[among] * base).cumsum(axis=1).T
-        whole_o, whole_m = self._o[EVERYTHING].cumsum(), leaves.sums(base).cumsum()
+        mine = leaves.sums(self._member[among], base).cumsum(axis=1).T
+        whole_o = self._o[EVERYTHING].cumsum()
+        whole_m = leaves.sums(self._member[[EVERYTHING]], base)[0].cumsum()
         rest = whole_o[:, None] - observed + k, np.maximum(whole_m[:, None] - mine, 0.0) + k
         expected = mine * np.maximum(rest[0] / rest[1], 1.0)
         everything = among == EVERYTHING
@@ -183,22 +198,23 @@ class Search:
         among = among[stands]
         gains = self._gains(fit, among)
         order = np.argsort(-gains, kind="stable")[: CONSTANTS.tried]
-        return [int(among[i]) for i in order if gains[i] > 0]
+        return [int(among[i]) for i in order]
 
     def _gains(self, fit: _Fit, among: np.ndarray) -> np.ndarray:
-        """What each candidate adds to J at once; everything is fitted anew outside of it."""
-        leaves, k = self._leaves, 1e-9
+        """About what each candidate adds to J; everything is fitted anew outside of it."""
+        leaves = self._leaves
         base = self._without_everything(fit)
-        inside = self._member[among]
-        o, m = self._o[among], leaves.sums(inside * base)
+        m = leaves.sums(self._member[among], base)
+        o = self._o[among]
         rest = np.ones(o.shape)
+        outside_o = self._o[EVERYTHING] - o
+        outside_m = np.maximum(leaves.sums(self._member[[EVERYTHING]], base) - m, 1e-9)
         if EVERYTHING in fit.effects:
-            whole_o, whole_m = self._o[EVERYTHING], leaves.sums(base)
-            rest = np.maximum((whole_o - o) / (np.maximum(whole_m - m, 0.0) + k), 1.0)
-        mine = np.maximum(o / np.maximum(m * rest, k), 1.0)
-        mean = base * rest[:, leaves.band] * np.where(inside > 0, mine[:, leaves.band], 1.0)
-        new = log_likelihood(leaves.observed, mean, self._size)
-        return np.asarray((new - self._base).sum(axis=1) - fit.value - self._price[among])
+            rest = np.maximum(outside_o / outside_m, 1.0)
+        mine = np.maximum(o / np.maximum(m, 1e-9), rest)
+        nats = o * np.log(mine) - m * (mine - 1)
+        nats += outside_o * np.log(rest) - outside_m * (rest - 1)
+        return np.asarray(nats.sum(axis=1) - self._price[among])
 
     def _needed(self, chosen: list[int], fit: _Fit) -> tuple[list[int], _Fit]:
         """Drop the least evident cause until each stands out beside all others."""
