@@ -29,7 +29,7 @@ _WEEK = np.int64(7 * 86_400_000_000)  # µs
 SHRINK_CODES = 20.0
 """Failures that the overall shares of codes are worth to a single parent."""
 KEPT_EMPTY = 3.0
-"""Times as often an attribute is missing among failures as among the rest, if failing empties it."""
+"""Times as often as in the rest an attribute is missing among failures, if failing empties it."""
 SAMPLE_ROWS = 400
 """Rows a slice keeps as exposure; failures are all kept."""
 CAP = 2.0
@@ -206,24 +206,25 @@ class _Rows:
 
 def _usual(fitted: Baseline, o: int, slot: np.ndarray, local: np.ndarray) -> np.ndarray:
     """Failure probability of rows without what recurs by week, (n,)."""
-    rate = fitted.base[o] * fitted.day[o][slot]
+    rate: np.ndarray = fitted.base[o] * fitted.day[o][slot]
     for a, multiplier in enumerate(fitted.multipliers):
         if multiplier.shape[1]:
-            rate = rate * np.append(multiplier[o], 1.0)[local[:, a]]  # MISSING is the last
+            rate *= np.append(multiplier[o], 1.0)[local[:, a]]  # MISSING is the last
     return rate
 
 
 def _kept_empty(rows: _Rows) -> np.ndarray:
     """Attributes that failing keeps empty, (attributes,): a payment provider, without a seat.
 
-    Missing in most failures, and far more often than in the rest.
+    It is missing far more often among failures than among the rest; and in most failures, or most
+    rows without it fail.
     """
     empty = rows.values == MISSING
     failures, rest = rows.failures.sum(), np.maximum(rows.exposure - rows.failures, 0.0)
-    among = rows.failures @ empty / max(failures, 1.0)
-    usual = rest @ empty / max(rest.sum(), 1.0)
-    enough = failures >= SHRINK
-    return np.asarray(enough & (among > 0.5) & (among > KEPT_EMPTY * usual))
+    failed, others = rows.failures @ empty, rest @ empty
+    often = failed * rest.sum() > KEPT_EMPTY * others * failures
+    most = (failed > failures / 2) | (failed > others)
+    return np.asarray((failed >= SHRINK) & often & most)
 
 
 def _blank(
@@ -359,9 +360,7 @@ class History:
         parent = max(likely, key=lambda a: (likely[a], -a), default=None)
         above = np.zeros(len(local), np.int64) if parent is None else local[:, parent]
         parents = 1 if parent is None else sizes[parent]
-        known = np.append(
-            np.arange(teaching), self._late(rows.start, above, teaching, parents)
-        )
+        known = np.append(np.arange(teaching), self._late(rows.start, above, teaching, parents))
         share = _code_shares(
             rows.failures[known], local[known, code], above[known], sizes[code], parents
         )
@@ -502,7 +501,7 @@ class History:
         counts = np.array([np.bincount(at, x, weeks * slots) for x in (seen, fair)])
         counts = counts.reshape(2, weeks, slots)
         near = ((-2, 1), (-1, 2), (0, 3), (1, 2), (2, 1))
-        counts = sum(w * np.roll(counts, by, 2) for by, w in near) / 9
+        counts = np.sum([w * np.roll(counts, by, 2) for by, w in near], axis=0) / 9
         known = counts[1] > 0
         ratio = (counts[0] + SHRINK_WEEK) / (counts[1] + SHRINK_WEEK)
         ratio = np.sort(np.where(known, ratio, np.inf), axis=0)

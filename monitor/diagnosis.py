@@ -468,11 +468,7 @@ class Monitor:
             span = int(finding.horizon / self.settings.window.slice_length)
             first = last - (span - 1) * int(length)
             for i, mask in enumerate(masks):
-                if (
-                    mask.outcome == outcome
-                    and mask.codes == codes
-                    and mask.last >= first - length
-                ):
+                if mask.outcome == outcome and mask.codes == codes and mask.last >= first - length:
                     masks[i] = Mask(outcome, codes, min(mask.first, first), last)
                     break
             else:

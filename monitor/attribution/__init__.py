@@ -12,7 +12,7 @@ from monitor.attribution.leaves import leaves_of
 from monitor.attribution.model import CONSTANTS
 from monitor.attribution.scatter import VOLUMES, Scatter
 from monitor.attribution.screen import Candidate, CodeModel, Screen, Settled
-from monitor.attribution.search import EVERYTHING, Search
+from monitor.attribution.search import EVERYTHING, Fit, Search
 from monitor.attribution.selectors import Selector, match, narrows, selector
 from monitor.bar import KINDS
 from monitor.significance import excess_p_value
@@ -46,12 +46,8 @@ class Attribution:
     """Share of the outcome's excess that no cause explains."""
 
 
-def _kin(k: int, c: int, candidates: Sequence[Candidate]) -> bool:
-    """Whether one holds the other; everything holds all, so it is nobody's kin."""
-    mine, its = candidates[c].selector, candidates[k].selector
-    return bool(mine and its) and k != c and (narrows(mine, its) or narrows(its, mine))
-
-
+RIVALS = 5
+"""Told beside a cause at most."""
 NOTHING = Attribution((), np.full(len(KINDS), -np.inf), 0.0)
 
 
@@ -105,29 +101,48 @@ def attribute(
     chosen, fit = search.best()
     suspects = []
     for c in chosen:
-        # What lies in the cause, or around it, and would stand out without it, speaks for it.
-        family = np.array([c, *(k for k in range(len(candidates)) if _kin(k, c, candidates))])
-        standing = search.standing(search.fit([o for o in chosen if o != c]), family)
-        over = standing.nats - bars[family]
-        at = h, _ = np.unravel_index(int(np.argmax(over)), over.shape)
-        if over[at] <= 0:
-            continue
-        p = float(excess_p_value(*(x[at][None] for x in (standing.observed, standing.expected, standing.size)))[0])
-        score = float(standing.nats[at]) - (candidates[c].price if told[c] else 0.0)
-        q = min(1.0, p * float(np.exp(candidates[c].price)))
-        rivals = sorted(
-            ((o.selector, o.nats - o.price) for o in candidates if o is not candidates[c] and o.nats > o.price),
-            key=lambda pair: -pair[1],
-        )
-        suspect = Suspect(candidates[c].selector, int(h), score, p, q, tuple(rivals[:5]))
-        locate(suspect, screen)
-        suspect.ended = has_ended(suspect, tables.horizons[h], arrived)
-        suspects.append(suspect)
+        others = search.fit([o for o in chosen if o != c])
+        suspect = _suspect(c, candidates, search, others, bars)
+        if suspect is not None:
+            locate(suspect, screen)
+            suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon], arrived)
+            suspects.append(suspect)
     suspects.sort(key=lambda s: -s.score)
+    everything = any(not s.selector for s in suspects)
+    mean = fit.mean if everything else fit.mean / fit.effects.get(EVERYTHING, 1.0)
     excess = leaves.observed.sum() - leaves.expected.sum()
-    whole = any(not s.selector for s in suspects)
-    mean = fit.mean if whole else fit.mean / fit.effects.get(EVERYTHING, 1.0)
     left = leaves.observed.sum() - mean.sum()
     unexplained = float(np.clip(left / excess, 0.0, 1.0)) if suspects and excess > 0 else 0.0
     return Attribution(tuple(suspects), peaks, unexplained)
 
+
+def _suspect(
+    c: int, candidates: Sequence[Candidate], search: Search, others: Fit, bars: np.ndarray
+) -> Suspect | None:
+    """A cause with its evidence; None where it does not stand out.
+
+    What lies in the cause, or around it, and would stand out without it, speaks for it.
+    """
+    mine = candidates[c]
+    kin = [k for k, other in enumerate(candidates) if k != c and _kin(mine, other)]
+    family = np.array([c, *kin])
+    standing = search.standing(others, family)
+    over = standing.nats - bars[family]
+    at = np.unravel_index(int(np.argmax(over)), over.shape)
+    if over[at] <= 0:
+        return None
+    observed, expected, size = (
+        x[at][None] for x in (standing.observed, standing.expected, standing.size)
+    )
+    p_value = float(excess_p_value(observed, expected, size)[0])
+    score = float(standing.nats[at]) - (mine.price if mine.known else 0.0)
+    q_value = min(1.0, p_value * float(np.exp(mine.price)))
+    rivals = [(o.selector, o.nats - o.price) for o in candidates if o is not mine]
+    rivals = sorted((r for r in rivals if r[1] > 0), key=lambda r: -r[1])[:RIVALS]
+    return Suspect(mine.selector, int(at[0]), score, p_value, q_value, tuple(rivals))
+
+
+def _kin(one: Candidate, other: Candidate) -> bool:
+    """Whether one holds the other; everything holds all, so it is nobody's kin."""
+    mine, its = one.selector, other.selector
+    return bool(mine and its) and (narrows(mine, its) or narrows(its, mine))

@@ -40,27 +40,22 @@ class Suspect:
 
 def locate(suspect: Suspect, screen: Screen) -> None:
     """Find the suspect's rows and count them slice by slice."""
-    slices, outcome, codes = screen.tables.slices, screen.outcome, screen.codes
-    by_code = codes is not None and codes.attribute in dict(suspect.selector)
-    events = tuple(part for part in suspect.selector if not by_code or part[0] != codes.attribute)
+    slices, codes, named = screen.tables.slices, screen.codes, suspect.selector
+    numbers = None if codes is None else dict(named).get(codes.attribute)
+    if codes is not None and numbers:
+        # Only failures carry a code: of all other rows it is expected as often as usual.
+        named = tuple(part for part in named if part[0] != codes.attribute)
+        share = screen.code_shares(max(*numbers, codes.share.shape[1] - 1) + 1)
+        share = share[:, list(numbers)].sum(axis=1)
     counts = np.zeros((3, len(slices)))
-    suspect.matches = []
-    for i, coded in enumerate(slices):
-        hit = match(coded, suspect.selector)
-        suspect.matches.append(hit)
-        failed = tables_failing = screen.tables.failing(i, outcome)
-        failed = failed[hit[tables_failing]]
-        counts[0, i] = coded.slice.weight[failed].sum()
-        rows = np.flatnonzero(match(coded, events) if by_code else hit)
+    suspect.matches = [match(coded, suspect.selector) for coded in slices]
+    for i, (coded, hit) in enumerate(zip(slices, suspect.matches, strict=True)):
+        failing = screen.tables.failing(i, screen.outcome)
+        counts[0, i] = coded.slice.weight[failing[hit[failing]]].sum()
+        rows = np.flatnonzero(match(coded, named) if numbers else hit)
         fair = screen.fair[i][rows]
-        if by_code:
-            assert codes is not None
-            numbers = dict(suspect.selector)[codes.attribute]
-            share = screen.code_shares(max(max(numbers) + 1, codes.share.shape[1]))
-            parent = np.zeros(len(rows), int)
-            if codes.parent is not None:
-                parent = np.clip(coded.local[rows, codes.parent], 0, len(share) - 1)
-            fair = fair * share[:, list(numbers)].sum(axis=1)[parent]
+        if numbers:
+            fair = fair * share[screen.parent_of(coded.local[rows], len(share))]
         counts[1, i] = coded.exposure_of(rows) @ fair
         counts[2, i] = coded.slice.weight[rows].sum()
     suspect.observed, suspect.expected, suspect.rows = counts

@@ -6,13 +6,15 @@ sums of leaves, so every set can be weighed without another look at the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from monitor.attribution.screen import Candidate, Screen
 from monitor.attribution.selectors import Selector
+from monitor.encoding import Coded
 
 _ALL = np.uint64(2**64 - 1)
 
@@ -36,25 +38,26 @@ class Leaves:
             amounts: (leaves,)
         """
         ends = np.searchsorted(self.band, np.arange(self.bands + 1))
-        return np.array(
-            [member[:, a:b] @ amounts[a:b] for a, b in zip(ends, ends[1:], strict=False)]
-        ).T
+        return np.array([member[:, a:b] @ amounts[a:b] for a, b in pairwise(ends)]).T
+
+
+_Part = tuple[np.ndarray, np.ndarray]
+"""Patterns of some rows, as bits, and their failures, expectations and events, (3, rows)."""
 
 
 def leaves_of(screen: Screen, candidates: Sequence[Candidate]) -> Leaves:
     """The leaves of some candidates, at most 63."""
-    tables, outcome = screen.tables, screen.outcome
+    tables, count = screen.tables, len(candidates)
     code = None if screen.codes is None else screen.codes.attribute
     width = max((c.local.shape[1] for c in tables.slices), default=0)
-    bits = {a: _bits([c.selector for c in candidates], a, tables.slices) for a in range(width)}
-    bits = {a: table for a, table in bits.items() if table is not None}
-    coded = None if code is None else bits.pop(code, None)
+    named = {a: _bits([c.selector for c in candidates], a, tables.slices) for a in range(width)}
+    coded = None if code is None else named.pop(code)
+    bits = {a: table for a, table in named.items() if table is not None}
+    # bits of no candidate are always set, and so is that of everything
+    nobody = _ALL << np.uint64(count)
+    nobody |= np.uint64(sum(1 << i for i, c in enumerate(candidates) if not c.selector))
     horizons = np.array(tables.horizons)
     keys, bands, sums = [], [], []
-    everything = [not c.selector for c in candidates]
-    none = np.uint64(sum(1 << bit for bit, every in enumerate(everything) if every))
-    spare = _ALL << np.uint64(len(candidates))  # bits of no candidate are always set
-    none |= spare
     for s, piece in enumerate(tables.slices):
         band = int(np.searchsorted(horizons, len(tables.slices) - 1 - s, side="right"))
         if band == len(horizons):
@@ -62,73 +65,73 @@ def leaves_of(screen: Screen, candidates: Sequence[Candidate]) -> Leaves:
         pattern = np.full(len(piece.local), _ALL)
         for a, table in bits.items():
             pattern &= table[piece.local[:, a]]
-        weight, fair = piece.exposure.astype(float), screen.fair[s]
-        failing = tables.failing(s, outcome)
-        lost = piece.slice.weight[failing].astype(float)
-        if coded is None or code is None:
-            parts = [(pattern, np.zeros(len(weight)), weight * fair, weight)]
-            parts.append((pattern[failing], lost, 0 * lost, 0 * lost))
-        else:
-            parts = _by_code(screen, piece.local, pattern, weight, fair, coded)
-            own = pattern[failing] & coded[piece.local[failing, code]]
-            parts.append((own, lost, 0 * lost, 0 * lost))
-        for key, *amounts in parts:
-            some = key != none  # most rows are of no candidate
-            if not some.all():
-                amounts.append(key)
-                rest = [[a[~some].sum()] for a in amounts[:3]]
-                *amounts, key = (a[some] for a in amounts)
-                keys.append(np.array([none]))
-                bands.append(np.array([band]))
-                sums.append(np.array(rest))
-            distinct, place = np.unique(key, return_inverse=True)
-            place = place.ravel()
+        for key, amounts in _parts(screen, s, pattern, coded):
+            distinct, summed = _summed(key, amounts, nobody)
             keys.append(distinct)
             bands.append(np.full(len(distinct), band))
-            sums.append(np.array([np.bincount(place, a, len(distinct)) for a in amounts]))
-    key, band_of = np.concatenate(keys), np.concatenate(bands)
+            sums.append(summed)
+    key, band_of, amounts = np.concatenate(keys), np.concatenate(bands), np.concatenate(sums, 1)
     order = np.lexsort((key, band_of))
-    new = np.append(True, np.diff(key[order]) != 0) | np.append(True, np.diff(band_of[order]) != 0)
-    amounts = np.add.reduceat(np.concatenate(sums, axis=1)[:, order], np.flatnonzero(new), axis=1)
-    first = order[new]
-    shifts = np.arange(len(candidates), dtype=np.uint64)[:, None]
-    member = (key[first] >> shifts & np.uint64(1)).astype(bool)
-    return Leaves(*amounts, band_of[first], member, len(horizons))
+    key, band_of = key[order], band_of[order]
+    new = np.flatnonzero(
+        np.append(True, np.diff(key) != 0) | np.append(True, np.diff(band_of) != 0)
+    )
+    observed, expected, exposure = np.add.reduceat(amounts[:, order], new, axis=1)
+    shifts = np.arange(count, dtype=np.uint64)[:, None]
+    member = (key[new] >> shifts & np.uint64(1)).astype(bool)
+    return Leaves(observed, expected, exposure, band_of[new], member, len(horizons))
 
 
-def _by_code(
-    screen: Screen,
-    local: np.ndarray,
-    pattern: np.ndarray,
-    weight: np.ndarray,
-    fair: np.ndarray,
-    coded: np.ndarray,
-) -> list[tuple[np.ndarray, ...]]:
-    """What is expected of rows, divided among the codes that any candidate names, and the rest."""
-    assert screen.codes is not None
+def _summed(key: np.ndarray, amounts: np.ndarray, nobody: np.uint64) -> tuple[np.ndarray, ...]:
+    """Distinct patterns and the sums of their rows; most rows are of no candidate."""
+    some = key != nobody
+    distinct, place = np.unique(key[some], return_inverse=True)
+    place = place.ravel()
+    summed = np.array([np.bincount(place, a[some], len(distinct)) for a in amounts])
+    rest = amounts.sum(axis=1) - summed.sum(axis=1)
+    return np.append(distinct, nobody), np.column_stack([summed, rest])
+
+
+def _parts(
+    screen: Screen, s: int, pattern: np.ndarray, coded: np.ndarray | None
+) -> Iterator[_Part]:
+    """Rows of a slice with what is expected of them, and failures with what was observed.
+
+    Where a candidate names an error code, what is expected is divided among the codes that are
+    named, and the rest.
+    """
+    piece, failing = screen.tables.slices[s], screen.tables.failing(s, screen.outcome)
+    weight = piece.exposure.astype(float)
+    fair = weight * screen.fair[s]
+    lost = np.zeros((3, len(failing)))
+    lost[0] = piece.slice.weight[failing]
+    if coded is None or screen.codes is None:
+        yield pattern, np.array([0 * weight, fair, weight])
+        yield pattern[failing], lost
+        return
+    yield pattern[failing] & coded[piece.local[failing, screen.codes.attribute]], lost
     names = np.flatnonzero(coded[:-1] != coded[0])
     share = screen.code_shares(len(coded))[:, names]
-    parent = np.zeros(len(local), int)
-    if screen.codes.parent is not None:
-        parent = np.clip(local[:, screen.codes.parent], 0, len(share) - 1)
-    share = share / np.maximum(share.sum(axis=1, keepdims=True), 1.0)
-    none = np.zeros(len(weight))
-    parts = []
-    for i, name in enumerate(names):
-        part = share[parent, i]
-        parts.append((pattern & coded[name], none, weight * fair * part, weight * part))
-    rest = 1 - share.sum(axis=1)[parent]
-    parts.append((pattern & coded[0], none, weight * fair * rest, weight * rest))
-    return parts
+    share /= np.maximum(share.sum(axis=1, keepdims=True), 1.0)
+    parent = screen.parent_of(piece.local, len(share))
+    for bits, part in zip(
+        (*coded[names], coded[0]), (*share.T, 1 - share.sum(axis=1)), strict=True
+    ):
+        yield pattern & bits, np.array([0 * weight, fair, weight]) * part[parent]
 
 
-def _bits(selectors: Sequence[Selector], attribute: int, slices: Sequence) -> np.ndarray | None:
-    """Node number → the candidates that it does not rule out, as bits; the last is a missing one."""
+def _bits(
+    selectors: Sequence[Selector], attribute: int, slices: Iterable[Coded]
+) -> np.ndarray | None:
+    """Node number → the candidates that it does not rule out, as bits; the last is "missing".
+
+    None where no candidate names the attribute.
+    """
     named = [dict(s).get(attribute) for s in selectors]
-    if not any(named):
+    most = [max(numbers) for numbers in named if numbers]
+    if not most:
         return None
-    room = 2 + max(int(c.local[:, attribute].max(initial=0)) for c in slices)
-    room = max(room, 2 + max(max(numbers) for numbers in named if numbers))
+    room = 2 + max(*most, *(int(c.local[:, attribute].max(initial=0)) for c in slices))
     table = np.full(room, _ALL)
     for bit, numbers in enumerate(named):
         if numbers is not None:

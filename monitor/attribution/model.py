@@ -70,18 +70,6 @@ class Constants:
 CONSTANTS = Constants()
 
 
-def excess_nats(observed: np.ndarray, expected: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Λ(O, E, κ), 0 where there is no excess; see the module.
-
-    >>> excess_nats(np.array([10.0]), np.array([10.0]), np.array([4.0]))
-    array([0.])
-    """
-    expected = np.maximum(expected, 1e-4)
-    ratio = observed * np.log(np.maximum(observed, 1e-9) / expected)
-    nats = ratio - (observed + size) * np.log((observed + size) / (expected + size))
-    return np.where(observed > expected, nats, 0.0)
-
-
 def log_likelihood(observed: np.ndarray, mean: np.ndarray, size: float) -> np.ndarray:
     """ln of a negative binomial, less what does not depend on its mean."""
     mean = np.maximum(mean, 1e-9)

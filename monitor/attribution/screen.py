@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from monitor.attribution.model import CONSTANTS, excess_nats
+from monitor.attribution.model import CONSTANTS
 from monitor.attribution.scatter import Scatter
-from monitor.bar import KINDS
 from monitor.attribution.selectors import Selector, match, selector
+from monitor.bar import KINDS
 from monitor.domain import OTHER
+from monitor.significance import excess_score
 from monitor.window import Horizons
 
 
@@ -163,13 +164,13 @@ class Screen:
         k = CONSTANTS.smoothing
         whole_o, whole_e = self.observed[:, :1], self.expected[:, :1]
         ratio = (whole_o - observed + k) / (np.maximum(whole_e - expected, 0.0) + k)
-        return np.maximum(ratio, 1.0)
+        return np.asarray(np.maximum(ratio, 1.0))
 
     def nats(self) -> np.ndarray:
         """By how much every cell stands out from the rest of the traffic, (horizons, cells)."""
         fair = self.expected * self._rest(self.observed, self.expected)
         fair[:, 0] = self.expected[:, 0] + self.told
-        nats = excess_nats(self.observed, fair, 1 / self.variance)
+        nats = excess_score(self.observed, fair, 1 / self.variance)
         few = self.observed < np.maximum(CONSTANTS.least_ratio * fair, self.min_failures)
         return np.asarray(np.where(few, 0.0, nats))
 
@@ -181,9 +182,7 @@ class Screen:
             return KINDS.index("several")
         return KINDS.index(("everything", "value", "pair", "three")[len(named)])
 
-    def candidates(
-        self, bar: np.ndarray, known: Collection[Selector] = ()
-    ) -> list[Candidate]:
+    def candidates(self, bar: np.ndarray, known: Collection[Selector] = ()) -> list[Candidate]:
         """Everything, and what else may be a cause, most evident first.
 
         Several values inside of another are looked for only where something stands out by more
@@ -209,11 +208,11 @@ class Screen:
         chosen = np.unique(np.concatenate([[0], chosen, upper])).astype(int)
         found = [self._cell(int(c), float(peak[c])) for c in chosen]
         for position in self.positions:
-            found += self._members((), position)
+            found += self._members((), position, range(len(nats)))
         found += self._threes(np.array(pairs, int), peak)
         found += self._coded()
         if any(c.nats - c.price > bar[self.kind(c.selector)] for c in found):
-            found += self._inside(chosen, peak)
+            found += self._inside(chosen, nats)
         found[1:] = sorted(found[1:], key=lambda c: (c.price - c.nats, c.selector))
         unique = {c.selector: c for c in reversed(found)}
         for named in known:
@@ -247,18 +246,25 @@ class Screen:
 
     # --- several values of one attribute ----------------------------------------------------
 
-    def _inside(self, chosen: np.ndarray, peak: np.ndarray) -> Iterator[Candidate]:
-        """Several values of an attribute inside of single values that stand out."""
-        values = [c for c in chosen if self.order[c] == 1 and self.able[c]]
+    def _inside(self, chosen: np.ndarray, nats: np.ndarray) -> Iterator[Candidate]:
+        """Several values of an attribute inside of single values, when those stand out most."""
+        peak = nats.max(axis=0)
+        values = [c for c in chosen if self.order[c] == 1 and peak[c] > CONSTANTS.interesting]
         for c in sorted(values, key=lambda c: -peak[c])[: CONSTANTS.threes]:
+            when = [int(np.argmax(nats[:, c]))]
             inside = self.layout.conditions(int(self.cells[c]))
             mine = self.layout.attributes.index(inside[0][0])
             for position in self.positions:
                 if position != mine:
-                    yield from self._members(inside, position)
+                    yield from self._members(inside, position, when)
 
-    def _members(self, inside: tuple[tuple[int, int], ...], position: int) -> Iterator[Candidate]:
-        """The values that, together, speak loudest, by horizon."""
+    def _members(
+        self, inside: tuple[tuple[int, int], ...], position: int, when: Iterable[int]
+    ) -> Iterator[Candidate]:
+        """The values that, together, speak loudest within some horizons.
+
+        As many as their price lets them be, and as many as come before the steepest fall.
+        """
         layout, room = self.layout, self.layout.room[position]
         numbers = np.arange(room)
         if inside:
@@ -276,16 +282,16 @@ class Screen:
         if np.count_nonzero(observed[-1] >= CONSTANTS.members) < 2:
             return
         expected = np.maximum(self.tables.expected[:, self.outcome, cells], self.floor)
-        n = max(np.count_nonzero(expected[-1]), 1)
+        n = max(int(np.count_nonzero(expected[-1])), 1)
         size = self.scatter.sizes_of(expected, cells, order, parents)
         choices = np.log(n) + np.log(np.maximum(n - numbers, 1) / (numbers + 1)).cumsum()
         seen: set[Selector] = set()
-        for h in range(len(observed)):
+        for h in when:
             o, e = observed[h], expected[h]
             taken = np.zeros(0, int)
             for _ in range(2):
                 rest = float(self._rest(o[taken].sum(), e[taken].sum())[h, 0])
-                gains = excess_nats(o, e * rest, size[h])
+                gains = excess_score(o, e * rest, size[h])
                 able = np.flatnonzero(
                     (o >= CONSTANTS.members) & (o >= CONSTANTS.least_ratio * rest * e) & (gains > 0)
                 )
@@ -294,17 +300,20 @@ class Screen:
                 able = able[np.argsort(-gains[able], kind="stable")]
                 sums = gains[able].cumsum() - choices[: len(able)]
                 taken = able[: max(int(np.argmax(sums)) + 1, 2)]
-            k = len(taken)
-            if len(able) < 2 or k >= n or o[taken].sum() < 2 * self.min_failures:
+            if len(able) < 2:
                 continue
-            several = (layout.attributes[position], tuple(sorted(int(v) for v in taken)))
-            named = tuple(sorted((*selector(inside), several)))
-            if named not in seen:
-                seen.add(named)
-                spread = (expected[:, taken] ** 2 / size[:, taken]).sum(axis=1)
-                variance = spread / np.maximum(expected[:, taken].sum(axis=1), 1e-9) ** 2
-                whole = float(gains[taken].sum())
-                if whole > CONSTANTS.interesting:
+            falls = gains[able[:-1]] / gains[able[1:]]
+            for k in {len(taken), int(np.argmax(falls)) + 1}:
+                some, whole = able[:k], float(gains[able[:k]].sum())
+                enough = o[some].sum() >= 2 * self.min_failures
+                if not 2 <= k < n or not enough or whole <= CONSTANTS.interesting:
+                    continue
+                several = (layout.attributes[position], tuple(sorted(int(v) for v in some)))
+                named = tuple(sorted((*selector(inside), several)))
+                if named not in seen:
+                    seen.add(named)
+                    spread = (expected[:, some] ** 2 / size[:, some]).sum(axis=1)
+                    variance = spread / np.maximum(expected[:, some].sum(axis=1), 1e-9) ** 2
                     yield Candidate(named, whole, price + float(choices[k - 1]), variance)
 
     # --- three values -----------------------------------------------------------------------
@@ -351,10 +360,8 @@ class Screen:
                 both = (self.expected[:, one] * self.expected[:, two])[:, None]
                 fair /= np.maximum(e[:, single] * both, 1e-12)
                 places = np.searchsorted(self.cells, np.stack(sides))
-                variance = np.maximum(
-                    self.variance[:, [c]], self.variance[:, places].max(axis=1)
-                )
-                nats = excess_nats(seen[:, values], fair, 1 / variance).max(axis=0)
+                variance = np.maximum(self.variance[:, [c]], self.variance[:, places].max(axis=1))
+                nats = excess_score(seen[:, values], fair, 1 / variance).max(axis=0)
                 others = sum(int(self.present[1 + q]) for q in self.positions if q not in mine)
                 price = float(self.price[c] + np.log(max(others, 1)))
                 for i in np.flatnonzero(nats > CONSTANTS.interesting):
@@ -392,14 +399,12 @@ class Screen:
         by_parent = self._by_parent(None)
         expected = by_parent @ share
         # shares of codes wander as effects do
-        size = np.minimum(
-            self.scatter.sizes(expected, np.ones(room, int)), 1 / CONSTANTS.spread**2
-        )
+        size = np.minimum(self.scatter.sizes(expected, np.ones(room, int)), 1 / CONSTANTS.spread**2)
         price = self._kinds + float(np.log(max(room - 1, 1)))
         able = np.flatnonzero(observed[-1] >= self.min_failures)
         for c in (int(c) for c in able[able > OTHER]):
             fair = expected[:, c] * self._rest(observed[:, [c]], expected[:, [c]])[:, 0]
-            nats = excess_nats(observed[:, c], fair, size[:, c])
+            nats = excess_score(observed[:, c], fair, size[:, c])
             if nats.max() <= CONSTANTS.interesting:
                 continue
             variance = 1 / size[:, c]
@@ -424,15 +429,13 @@ class Screen:
             attribute, room = layout.attributes[p], layout.room[p]
             column = local[attribute]
             known = column >= 0
-            seen = np.bincount(
-                band[known] * room + column[known], weight[known], horizons * room
-            )
+            seen = np.bincount(band[known] * room + column[known], weight[known], horizons * room)
             seen = seen.reshape(horizons, room).cumsum(axis=0)
             fair = self._by_parent(p) @ share
             values = np.flatnonzero(seen[-1] >= self.min_failures)
             cells = layout.starts[1 + p] + values
             variance = np.maximum(self.variance[:, cells], CONSTANTS.spread**2)
-            nats = excess_nats(seen[:, values], fair[:, values], 1 / variance).max(axis=0)
+            nats = excess_score(seen[:, values], fair[:, values], 1 / variance).max(axis=0)
             for i in np.argsort(-nats)[:3]:
                 if nats[i] > CONSTANTS.interesting:
                     named = ((attribute, (int(values[i]),)), (self.codes.attribute, (code,)))
@@ -446,7 +449,13 @@ class Screen:
         width = min(codes, self.codes.share.shape[1])
         share[:, :width] = self.codes.share[:, :width]
         unseen = CONSTANTS.unseen / max(float(self.expected[-1, 0]), CONSTANTS.unseen)
-        return np.maximum(share, unseen)
+        return np.asarray(np.maximum(share, unseen))
+
+    def parent_of(self, local: np.ndarray, parents: int) -> np.ndarray:
+        """The parent of each row, (m,)."""
+        if self.codes is None or self.codes.parent is None:
+            return np.zeros(len(local), int)
+        return np.asarray(np.clip(local[:, self.codes.parent], 0, parents - 1))
 
     def _by_parent(self, position: int | None) -> np.ndarray:
         """Failures expected by parent: (horizons, parents), or (horizons, values, parents)."""
@@ -474,5 +483,3 @@ class Screen:
         other = np.full(len(grid[0]), mine), grid[1]
         out[:, :, :width] = e[:, layout.pairs(one, other)].reshape(len(e), values, width)
         return out
-
-

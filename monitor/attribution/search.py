@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from monitor.attribution.leaves import Leaves
-from monitor.attribution.model import CONSTANTS, excess_nats, log_likelihood
+from monitor.attribution.model import CONSTANTS, log_likelihood
 from monitor.attribution.screen import Candidate
+from monitor.significance import excess_score
 
 EVERYTHING = 0
 """Its place among the candidates."""
@@ -26,7 +27,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fit:
+class Fit:
     """Causes fitted together."""
 
     effects: dict[int, np.ndarray]
@@ -69,7 +70,7 @@ class Search:
 
     # --- fitting ----------------------------------------------------------------------------
 
-    def fit(self, chosen: Sequence[int]) -> _Fit:
+    def fit(self, chosen: Sequence[int]) -> Fit:
         """All chosen causes, fitted together."""
         leaves = self._leaves
         inside = {c: np.flatnonzero(leaves.member[c]) for c in chosen}
@@ -83,7 +84,7 @@ class Search:
                 effect, adds[c] = self._effect(c, at, others, adds.get(c))
                 effects[c][at], mean[at] = effect, others * effect
         value = float((log_likelihood(leaves.observed, mean, self._size) - self._base).sum())
-        return _Fit(effects, mean, value)
+        return Fit(effects, mean, value)
 
     def _effect(
         self, c: int, at: np.ndarray, others: np.ndarray, adds: bool | None
@@ -114,7 +115,7 @@ class Search:
 
     # --- standing out -----------------------------------------------------------------------
 
-    def standing(self, fit: _Fit, among: np.ndarray) -> Standing:
+    def standing(self, fit: Fit, among: np.ndarray) -> Standing:
         """How candidates stand out from what everything and the causes of a fit explain.
 
         How elevated everything is, is seen outside of each.
@@ -136,13 +137,13 @@ class Search:
         variance = self._variance[:, among] * usual**2
         variance = variance + (CONSTANTS.spread * np.maximum(expected - usual, 0.0)) ** 2
         size = np.maximum(expected, 1e-6) ** 2 / np.maximum(variance, 1e-12)
-        nats = excess_nats(observed, expected, size) - self._price[among]
+        nats = excess_score(observed, expected, size) - self._price[among]
         few = (observed < self._least) | (observed < CONSTANTS.least_ratio * expected)
         return Standing(np.where(few, -np.inf, nats), observed, expected, size)
 
     # --- the search -------------------------------------------------------------------------
 
-    def best(self) -> tuple[list[int], _Fit]:
+    def best(self) -> tuple[list[int], Fit]:
         """The causes with the highest J, and their fit.
 
         Whether they are told is for the caller to say: what is too weak to be told may still be
@@ -159,8 +160,8 @@ class Search:
         return self._needed(chosen, fit)
 
     def _step(
-        self, chosen: list[int], fit: _Fit, value: float
-    ) -> tuple[list[int], _Fit, float] | None:
+        self, chosen: list[int], fit: Fit, value: float
+    ) -> tuple[list[int], Fit, float] | None:
         """The best addition; where none improves J, the best swap or drop; None if nothing does."""
         adding = self._promising(chosen, fit) if len(chosen) < self._limit else []
         best = self._better_of([[*chosen, c] for c in adding], value)
@@ -176,7 +177,7 @@ class Search:
 
     def _better_of(
         self, tries: list[list[int]], value: float
-    ) -> tuple[list[int], _Fit, float] | None:
+    ) -> tuple[list[int], Fit, float] | None:
         best = None
         for some in tries:
             new = self.fit(some)
@@ -186,10 +187,10 @@ class Search:
         return best
 
     @staticmethod
-    def _without_everything(fit: _Fit) -> np.ndarray:
+    def _without_everything(fit: Fit) -> np.ndarray:
         return np.asarray(fit.mean / fit.effects.get(EVERYTHING, 1.0))
 
-    def _promising(self, chosen: list[int], fit: _Fit) -> list[int]:
+    def _promising(self, chosen: list[int], fit: Fit) -> list[int]:
         """The candidates that stand out, and of them those with the highest gain."""
         among = np.array([c for c in range(len(self._price)) if c not in chosen], int)
         if not len(among):
@@ -200,7 +201,7 @@ class Search:
         order = np.argsort(-gains, kind="stable")[: CONSTANTS.tried]
         return [int(among[i]) for i in order]
 
-    def _gains(self, fit: _Fit, among: np.ndarray) -> np.ndarray:
+    def _gains(self, fit: Fit, among: np.ndarray) -> np.ndarray:
         """About what each candidate adds to J; everything is fitted anew outside of it."""
         leaves = self._leaves
         base = self._without_everything(fit)
@@ -216,7 +217,7 @@ class Search:
         nats += outside_o * np.log(rest) - outside_m * (rest - 1)
         return np.asarray(nats.sum(axis=1) - self._price[among])
 
-    def _needed(self, chosen: list[int], fit: _Fit) -> tuple[list[int], _Fit]:
+    def _needed(self, chosen: list[int], fit: Fit) -> tuple[list[int], Fit]:
         """Drop the least evident cause until each stands out beside all others."""
         while chosen:
             alone = [self.fit([o for o in chosen if o != c]) for c in chosen]
