@@ -152,14 +152,9 @@ class Baseline:
         return np.asarray(np.maximum(np.round(rate / QUANTUM), 1.0) * QUANTUM).T
 
 
-def _by_node(
-    node: np.ndarray, amounts: np.ndarray, first: int, more: np.ndarray, nodes: int
-) -> np.ndarray:
-    """Sums of the `first` rows and of some `more`, (nodes,); what is MISSING has none."""
-    sums = np.bincount(node[:first] + 1, amounts[:first], nodes + 1)
-    if len(more):
-        sums += np.bincount(node[more] + 1, amounts[more], nodes + 1)
-    return np.asarray(sums[1:])
+def _by_node(node: np.ndarray, amounts: np.ndarray, nodes: int) -> np.ndarray:
+    """Sums by node, (nodes,); what is MISSING has none."""
+    return np.asarray(np.bincount(node + 1, amounts, nodes + 1)[1:])
 
 
 def _code_shares(
@@ -220,9 +215,11 @@ def _kept_empty(rows: _Rows) -> np.ndarray:
     rows without it fail.
     """
     empty = rows.values == MISSING
-    failures, rest = rows.failures.sum(), np.maximum(rows.exposure - rows.failures, 0.0)
-    failed, others = rows.failures @ empty, rest @ empty
-    often = failed * rest.sum() > KEPT_EMPTY * others * failures
+    failures, failed = rows.failures.sum(), rows.failures @ empty
+    # exposure is sampled: only sums of it are events
+    rest = max(rows.exposure.sum() - failures, 1.0)
+    others = np.maximum(rows.exposure @ empty - failed, 0.0)
+    often = failed * rest > KEPT_EMPTY * others * failures
     most = (failed > failures / 2) | (failed > others)
     return np.asarray((failed >= SHRINK) & often & most)
 
@@ -263,7 +260,7 @@ class History:
         length: of the history.
         slots: slices a day.
         wait: age at which a row begins to teach.
-        start: the oldest rows teach at once, for so long; likewise those of a new value.
+        start: the oldest rows teach at once, for so long.
     """
 
     def __init__(
@@ -360,10 +357,7 @@ class History:
         parent = max(likely, key=lambda a: (likely[a], -a), default=None)
         above = np.zeros(len(local), np.int64) if parent is None else local[:, parent]
         parents = 1 if parent is None else sizes[parent]
-        known = np.append(np.arange(teaching), self._late(rows.start, above, teaching, parents))
-        share = _code_shares(
-            rows.failures[known], local[known, code], above[known], sizes[code], parents
-        )
+        share = _code_shares(carried, codes, above[some], sizes[code], parents)
         return CodeShares(parent, share)
 
     def _rate(
@@ -375,16 +369,15 @@ class History:
         e = fitted.base[o] * rows.exposure
         fitted.day[o] = self._day(rows.slot[:teaching], y[:teaching], e[:teaching])
         e *= fitted.day[o][rows.slot]
-        late, seen = {}, {}
+        y, e, local = y[:teaching], e[:teaching], local[:teaching]
+        seen = {}
         for a in attributes:
-            node, multiplier = local[:, a], fitted.multipliers[a][o]
-            multiplier[:] = 1.0
-            late[a] = self._late(rows.start, node, teaching, len(multiplier))
-            seen[a] = _by_node(node, y, teaching, late[a], len(multiplier))
+            fitted.multipliers[a][o] = 1.0
+            seen[a] = _by_node(local[:, a], y, fitted.multipliers[a].shape[1])
         for _ in range(2):
             for a in attributes:
                 node, old = local[:, a], fitted.multipliers[a][o].copy()
-                fair = _by_node(node, e, teaching, late[a], len(old)) / old
+                fair = _by_node(node, e, len(old)) / old
                 new = (seen[a] + SHRINK) / (fair + SHRINK)
                 e *= np.append(new / old, 1.0)[node]  # MISSING is the last
                 fitted.multipliers[a][o] = new
@@ -393,26 +386,6 @@ class History:
         """How many of the rows teach whatever they are of; `start` of their slices, ascending."""
         latest = max(start[0] + self._start, start[-1] - self._wait)
         return int(np.searchsorted(start, latest, "right"))
-
-    def _late(self, start: np.ndarray, node: np.ndarray, teaching: int, nodes: int) -> np.ndarray:
-        """Rows behind those that teach anyway, and that do so too: the first ones of a new node.
-
-        Args:
-            start: (n,) of their slices, ascending.
-            node: (n,) number, or MISSING.
-            teaching: rows that teach anyway.
-            nodes: how many there are.
-        """
-        if teaching == len(start):
-            return np.zeros(0, np.int64)
-        since = int(np.searchsorted(start, start[teaching] - self._start))
-        new = np.bincount(node[:since] + 1, minlength=nodes + 1) == 0
-        new[0] = False  # that is MISSING
-        rows = since + np.flatnonzero(new[node[since:] + 1])
-        first = np.zeros(nodes, np.int64)
-        first[node[rows][::-1]] = start[rows][::-1]  # the earliest is written last
-        rows = rows[rows >= teaching]
-        return np.asarray(rows[start[rows] <= first[node[rows]] + self._start])
 
     def _count(self, fitted: Baseline, o: int, rows: _Rows) -> Baseline:
         """A counted outcome: its usual failures, and when they come."""

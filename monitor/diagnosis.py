@@ -348,6 +348,7 @@ class Monitor:
                 self._settled(outcome),
                 FLOOR if o in self._counted else 0.0,
                 self._barred(o),
+                self.nodes.empty(),
                 self._code_model(o),
                 self._known(outcome),
                 self._arrived(o),

@@ -61,6 +61,7 @@ def attribute(
     settled: Sequence[Settled] = (),
     floor: float = 0.0,
     barred: frozenset[int] = frozenset(),
+    empty: frozenset[tuple[int, int]] = frozenset(),
     codes: CodeModel | None = None,
     known: Collection[Selector] = (),
     arrived: np.ndarray | None = None,
@@ -77,6 +78,7 @@ def attribute(
         settled: causes whose incidents are over.
         floor: failures expected of any single value or pair at least.
         barred: attributes that failure itself keeps empty.
+        empty: (attribute, node number) of missing values.
         codes: what is known of the outcome's error codes.
         known: causes that were told and are not over: they need no search, so they last as long as
             anything of them can be seen.
@@ -98,6 +100,7 @@ def attribute(
         return Attribution((), peaks, 0.0)
     leaves = leaves_of(screen, candidates)
     search = Search(leaves, candidates, screen.told, min_failures, max_causes)
+    search.symptoms(np.array([_names_one_of(c.selector, empty) for c in candidates]))
     chosen, fit = search.best()
     suspects = []
     for c in chosen:
@@ -140,6 +143,10 @@ def _suspect(
     rivals = [(o.selector, o.nats - o.price) for o in candidates if o is not mine]
     rivals = sorted((r for r in rivals if r[1] > 0), key=lambda r: -r[1])[:RIVALS]
     return Suspect(mine.selector, int(at[0]), score, p_value, q_value, tuple(rivals))
+
+
+def _names_one_of(selector: Selector, nodes: frozenset[tuple[int, int]]) -> bool:
+    return any((a, n) in nodes for a, numbers in selector for n in numbers)
 
 
 def _kin(one: Candidate, other: Candidate) -> bool:

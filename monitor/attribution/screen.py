@@ -398,49 +398,56 @@ class Screen:
         share = self.code_shares(room)
         by_parent = self._by_parent(None)
         expected = by_parent @ share
-        # shares of codes wander as effects do
-        size = np.minimum(self.scatter.sizes(expected, np.ones(room, int)), 1 / CONSTANTS.spread**2)
+        size = self.scatter.sizes(expected, np.ones(room, int))
         price = self._kinds + float(np.log(max(room - 1, 1)))
+        if model.parent in self.layout.attributes:
+            mine = self.layout.attributes.index(model.parent)
+            yield from self._coded_values(mine, price, share, np.arange(1, room), code)
         able = np.flatnonzero(observed[-1] >= self.min_failures)
         for c in (int(c) for c in able[able > OTHER]):
             fair = expected[:, c] * self._rest(observed[:, [c]], expected[:, [c]])[:, 0]
             nats = excess_score(observed[:, c], fair, size[:, c])
             if nats.max() <= CONSTANTS.interesting:
                 continue
-            variance = 1 / size[:, c]
-            yield Candidate(((model.attribute, (c,)),), float(nats.max()), price, variance)
-            yield from self._coded_values(
-                c, price, share[:, c], local[:, code == c], weight[code == c], band[code == c]
-            )
+            yield Candidate(((model.attribute, (c,)),), float(nats.max()), price, 1 / size[:, c])
+            for p in self.positions:
+                yield from self._coded_values(p, price, share, np.array([c]), code)
 
     def _coded_values(
-        self,
-        code: int,
-        price: float,
-        share: np.ndarray,
-        local: np.ndarray,
-        weight: np.ndarray,
-        band: np.ndarray,
+        self, p: int, price: float, share: np.ndarray, asked: np.ndarray, code: np.ndarray
     ) -> Iterator[Candidate]:
-        """Values that hold much of what carries a code."""
+        """Values of an attribute that hold much of what carries a code.
+
+        Args:
+            p: position of the attribute.
+            price: of a code.
+            share: (parents, codes) of each code.
+            asked: (k,) codes, ascending.
+            code: (n,) of the failures.
+        """
         assert self.codes is not None
-        layout, horizons = self.layout, len(self.tables.horizons)
-        for p in self.positions:
-            attribute, room = layout.attributes[p], layout.room[p]
-            column = local[attribute]
-            known = column >= 0
-            seen = np.bincount(band[known] * room + column[known], weight[known], horizons * room)
-            seen = seen.reshape(horizons, room).cumsum(axis=0)
-            fair = self._by_parent(p) @ share
-            values = np.flatnonzero(seen[-1] >= self.min_failures)
-            cells = layout.starts[1 + p] + values
-            variance = np.maximum(self.variance[:, cells], CONSTANTS.spread**2)
-            nats = excess_score(seen[:, values], fair[:, values], 1 / variance).max(axis=0)
-            for i in np.argsort(-nats)[:3]:
-                if nats[i] > CONSTANTS.interesting:
-                    named = ((attribute, (int(values[i]),)), (self.codes.attribute, (code,)))
-                    whole = price + float(self.price[cells[i]] - self._kinds)
-                    yield Candidate(tuple(sorted(named)), float(nats[i]), whole, variance[:, i])
+        layout, horizons, k = self.layout, len(self.tables.horizons), len(asked)
+        attribute, room = layout.attributes[p], layout.room[p]
+        local, weight, band = self._failed
+        column, place = local[attribute], np.searchsorted(asked, code)
+        known = (column >= 0) & (place < k)
+        known[known] &= asked[place[known]] == code[known]
+        key = (band[known] * room + column[known]) * k + place[known]
+        seen = np.bincount(key, weight[known], horizons * room * k)
+        seen = seen.reshape(horizons, room, k).cumsum(axis=0)
+        values, codes = np.nonzero(seen[-1] >= self.min_failures)
+        if not len(values):
+            return
+        fair = (self._by_parent(p) @ share[:, asked])[:, values, codes]
+        cells = layout.starts[1 + p] + values
+        variance = self.variance[:, cells]
+        nats = excess_score(seen[:, values, codes], fair, 1 / variance).max(axis=0)
+        for i in np.argsort(-nats)[: CONSTANTS.threes]:
+            if nats[i] > CONSTANTS.interesting:
+                value, carried = int(values[i]), int(asked[codes[i]])
+                named = ((attribute, (value,)), (self.codes.attribute, (carried,)))
+                whole = price + float(self.price[cells[i]] - self._kinds)
+                yield Candidate(tuple(sorted(named)), float(nats[i]), whole, variance[:, i])
 
     def code_shares(self, codes: int) -> np.ndarray:
         """(parents, codes) share of each code among a parent's failures; none is impossible."""

@@ -65,6 +65,7 @@ class Search:
         self._o = leaves.sums(member, o)  # (candidates, bands)
         self._e = leaves.sums(member, leaves.expected).cumsum(axis=1)
         self._n = leaves.sums(member, leaves.exposure)
+        self._able = np.ones(len(candidates), bool)
         self._size = 1 / CONSTANTS.leaf_spread**2
         self._base = log_likelihood(o, leaves.expected, self._size)
 
@@ -190,9 +191,19 @@ class Search:
     def _without_everything(fit: Fit) -> np.ndarray:
         return np.asarray(fit.mean / fit.effects.get(EVERYTHING, 1.0))
 
+    def symptoms(self, empty: np.ndarray) -> None:
+        """Rule out candidates that name a missing value where most of such rows failed.
+
+        That is what failing leaves behind: what makes rows fail is there before they do.
+
+        Args:
+            empty: (candidates,) whether each names one.
+        """
+        self._able = ~(empty & (2 * self._o.sum(axis=1) > self._n.sum(axis=1)))
+
     def _promising(self, chosen: list[int], fit: Fit) -> list[int]:
         """The candidates that stand out, and of them those with the highest gain."""
-        among = np.array([c for c in range(len(self._price)) if c not in chosen], int)
+        among = np.array([c for c in np.flatnonzero(self._able) if c not in chosen], int)
         if not len(among):
             return []
         stands = (self.standing(fit, among).nats > 0).any(axis=0)
