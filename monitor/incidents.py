@@ -25,7 +25,7 @@ def identity(finding: Finding, at: datetime) -> str:
 
 
 LATER_SHARE = 0.5
-"""Of the score told that suffices for a later word, narrower or wider, to be told instead."""
+"""Of the score told that suffices for a new word, narrower or wider, to be told instead."""
 _HIGH_RATE_SHARE = 0.1
 """Of the failures of a severity; so many suffice where most rows fail."""
 
@@ -89,7 +89,7 @@ def track(
         incident = incidents[index]
         seen.add(incident.id)
         if incident.state is State.RESOLVED:
-            if finding.ended or not finding.fresh:
+            if finding.ended or not finding.fresh or finding.began < incident.last_seen_at:
                 continue
             incidents[index] = _reopened(incident, finding, at, settings)
             news.append(Notification(incidents[index], Change.OPENED, at))
@@ -235,11 +235,16 @@ def _update(
 def _names(finding: Finding, incident: Incident) -> bool:
     """True when a finding says better what failed than what was told so far.
 
-    That is the more evident one; and the later word on the same trouble, which rests on all that
-    has happened since, though by then it may have become less evident.
+    That is the more evident one. A new word on the same trouble rests on all that has happened
+    since, though by then it may have become less evident: half the evidence suffices. A word that
+    was dropped before needs twice as much, so that names do not swap back and forth.
     """
-    told = incident.finding
-    later = finding.cause.narrows(told.cause) or told.cause.narrows(finding.cause)
+    told, cause = incident.finding, finding.cause
+    if cause == told.cause:
+        return finding.score > told.score
+    if cause in incident.causes:
+        return LATER_SHARE * finding.score > told.score
+    later = cause.narrows(told.cause) or told.cause.narrows(cause)
     return finding.score > (LATER_SHARE if later else 1.0) * told.score
 
 

@@ -46,6 +46,7 @@ class Search:
         told: excess of everything that is known, by horizon.
         min_failures: fewer are never a cause.
         limit: causes at most.
+        spread: of an effect between neighbouring leaves.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Search:
         told: np.ndarray,
         min_failures: int,
         limit: int,
+        spread: float = CONSTANTS.leaf_spread,
     ) -> None:
         self._leaves, self._told = leaves, told
         self._least, self._limit = min_failures, limit
@@ -66,7 +68,7 @@ class Search:
         self._e = leaves.sums(member, leaves.expected).cumsum(axis=1)
         self._n = leaves.sums(member, leaves.exposure)
         self._able = np.ones(len(candidates), bool)
-        self._size = 1 / CONSTANTS.leaf_spread**2
+        self._size = 1 / spread**2
         self._base = log_likelihood(o, leaves.expected, self._size)
 
     # --- fitting ----------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def truth(slot: int) -> np.ndarray:
 def test_base_time_of_day_and_multipliers_are_found_again() -> None:
     found = fit(history())
     for slot in range(SLOTS):
-        np.testing.assert_allclose(found.expected(ALL, slot), truth(slot), rtol=0.25)
+        np.testing.assert_allclose(found.expected(ALL, slot, 0), truth(slot), rtol=0.25)
     ratio = found.multipliers[0][0, 2] / found.multipliers[0][0, 1]
     assert ratio == pytest.approx(4.0, rel=0.15)
     assert found.day[0].max() / found.day[0].min() == pytest.approx(DAY.max() / DAY.min(), rel=0.35)
@@ -97,7 +97,7 @@ def test_the_total_it_expects_of_its_own_history_is_what_happened() -> None:
     found = fit(kept)
     seen = sum(t.failures.sum(axis=0) for t in kept.taught)
     fair = sum(
-        (found.expected(t.values, t.slot) * t.exposure[:, None]).sum(axis=0) for t in kept.taught
+        (found.expected(t.values, t.slot, t.weekday) * t.exposure[:, None]).sum(axis=0) for t in kept.taught
     )
     np.testing.assert_allclose(fair, seen, rtol=0.02)
 
@@ -196,7 +196,7 @@ def test_a_quiet_period_of_everything_is_not_blown_up() -> None:
 def test_an_attribute_without_a_multiplier_has_no_say() -> None:
     found = fit(history(days=4), skip=(1,))
     assert found.multipliers[1].shape == (2, 0)
-    one, other = found.expected(np.array([[1, 0], [1, 2]], np.int32), 0)
+    one, other = found.expected(np.array([[1, 0], [1, 2]], np.int32), 0, 0)
     np.testing.assert_array_equal(one, other)
 
 
@@ -215,7 +215,7 @@ def test_values_missing_or_unknown_leave_the_rate_as_it_is() -> None:
     found = fit(history(days=4))
     rows = np.array([[-1, -1], [99, 99]], np.int32)
     fair = np.tile(found.base * found.day[:, 2], (2, 1))
-    np.testing.assert_allclose(found.expected(rows, 2), fair, atol=QUANTUM)
+    np.testing.assert_allclose(found.expected(rows, 2, 0), fair, atol=QUANTUM)
 
 
 def test_expectations_are_whole_quanta_and_probabilities() -> None:
@@ -227,7 +227,7 @@ def test_expectations_are_whole_quanta_and_probabilities() -> None:
         Usual.none(2, 1),
         0,
     )
-    expected = steep.expected(np.zeros((1, 1), np.int32), 0)
+    expected = steep.expected(np.zeros((1, 1), np.int32), 0, 0)
     np.testing.assert_array_equal(expected / QUANTUM, np.round(expected / QUANTUM))
     assert expected[0, 0] == pytest.approx(0.999)
     assert expected[0, 1] == QUANTUM, "never quite zero"
