@@ -340,7 +340,9 @@ class History:
             if o in counted:
                 fitted = self._count(fitted, o, rows)
                 continue
-            self._rate(fitted, o, rows, local, [a for a in range(len(sizes)) if a not in skip])
+            # What failing keeps empty would be told by the failure itself what to expect of it.
+            told = [a for a in range(len(sizes)) if a not in skip and not fitted.kept_empty[o, a]]
+            self._rate(fitted, o, rows, local, told)
             usual = _usual(fitted, o, rows.slot, local) * all_exposure
             fitted.week[o] = self._week(rows, all_failures, usual)
             if code is not None:
@@ -385,9 +387,10 @@ class History:
         fitted.day[o] = self._day(rows.slot[:teaching], y[:teaching], e[:teaching])
         e *= fitted.day[o][rows.slot]
         late, seen = {}, {}
+        for every in fitted.multipliers:
+            every[o] = 1.0
         for a in attributes:
             node, multiplier = local[:, a], fitted.multipliers[a][o]
-            multiplier[:] = 1.0
             late[a] = self._late(rows.start, node, teaching, len(multiplier))
             seen[a] = _by_node(node, y, teaching, late[a], len(multiplier))
         for _ in range(2):

@@ -256,7 +256,11 @@ def test_an_attribute_that_failing_keeps_empty_is_told_apart_from_one_that_is_of
     piece = aggregate(START, values, failed, np.array([100, 2000, 2000, 50]))
     kept.add(teach(piece, 0, 0, np.zeros(1)))
     # nobody without a seat gets to a provider; a version is missing as often in success
-    assert kept.fit(lambda v: v, (2, 2), (), ()).kept_empty.tolist() == [[True, False]]
+    fitted = kept.fit(lambda v: v, (2, 2), (), ())
+    assert fitted.kept_empty.tolist() == [[True, False]]
+    # else a failure would foretell itself: its own empty field would say that it was to be expected
+    np.testing.assert_array_equal(fitted.multipliers[0], 1.0)
+    assert (fitted.multipliers[1] != 1.0).any()
 
 
 def test_values_missing_or_unknown_leave_the_rate_as_it_is() -> None:
