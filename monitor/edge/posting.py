@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import urlsplit
@@ -75,10 +76,15 @@ class Poster:
         Raises:
             UnansweredError: none came in time.
         """
+        # In a thread of its own: the caller's may have a loop running.
+        with ThreadPoolExecutor(1, "post") as thread:
+            return thread.submit(self._answer, url, body, dict(headers or {})).result()
+
+    def _answer(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         # Not `asyncio.run`: at its end it waits for a look-up of a name that hangs.
         loop = asyncio.new_event_loop()
         try:
-            return loop.run_until_complete(self._exchange(url, body, dict(headers or {})))
+            return loop.run_until_complete(self._exchange(url, body, headers))
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
             raise UnansweredError(f"no address to post to: {error}", permanent=True) from error
         except TimeoutError:
