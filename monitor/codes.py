@@ -35,6 +35,8 @@ class CodeModel:
     parent: int | None
     """The attribute whose values have codes of their own (a fare source), if any."""
     share: np.ndarray  # (parent nodes, codes) share of each code among an outcome's failures
+    barred: frozenset[int] = frozenset()
+    """Attributes that failure itself keeps empty: every code would have their missing value."""
 
 
 def code_suspects(
@@ -184,7 +186,9 @@ def _root(
             weights.append(np.repeat(coded.slice.weight[mine], found.shape[1]))
     present, place = np.unique(np.concatenate(cells), return_inverse=True)
     counts = np.bincount(place, np.concatenate(weights))
+    closed = [bool(model.barred & {layout.attributes[p] for p in b}) for b in layout.blocks]
     keep = (present < layout.size) & (counts >= COVER * (observed - expected))
+    keep &= ~np.array(closed)[layout.block_of(present)]
     present, counts = present[keep], counts[keep]
     if not len(present):
         return ()

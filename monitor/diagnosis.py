@@ -491,7 +491,9 @@ class Monitor:
         if self._codes is None or self.baseline is None or o in self._counted:
             return None  # what is counted has no usual codes
         known = self.baseline.codes[o]
-        return CodeModel(self._codes, known.parent, known.share) if known.share.size else None
+        if not known.share.size:
+            return None
+        return CodeModel(self._codes, known.parent, known.share, self._barred(o))
 
     def _by_codes(self, o: int, explained: tuple[Suspect, ...], threshold: float) -> list[Suspect]:
         """Causes that only an error code gives away."""
