@@ -46,7 +46,7 @@ class Built:
     wheel: Path
     sdist: Path
     of_the_tree: Path
-    library: Path
+    lean: Path
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_the_wheel_holds_the_program_and_no_more(built: Built) -> None:
 
 def test_the_library_installs_without_the_monitor(built: Built, tmp_path: Path) -> None:
     """With numpy and scipy alone it says what it lacks; with numba it learns."""
-    files, both = contents(built.library), contents(built.wheel)
+    files, both = contents(built.lean), contents(built.wheel)
     assert {name.split("/")[0] for name in files} == {
         "least", f"least_learner-{__version__}.dist-info",
     }  # fmt: skip
@@ -149,7 +149,7 @@ def test_the_library_installs_without_the_monitor(built: Built, tmp_path: Path) 
     run(UV, "venv", "--quiet", "--python", sys.executable, venv)
     install = [UV, "pip", "install", "--quiet", "--offline", "--python", venv / "bin" / "python"]
     pins = [f"{name}=={version(name)}" for name in ("numpy", "scipy", "numba", "llvmlite")]
-    run(*install, built.library, *pins[:2])
+    run(*install, built.lean, *pins[:2])
     there = json.loads(
         run(UV, "pip", "list", "--format", "json", "--python", venv / "bin" / "python")
     )
