@@ -142,7 +142,9 @@ class Monitor:
         if not learning and Method.EXCESS in methods:
             excess, unexplained, elevated = self._excess(encoding, learned, names)
             findings += excess
-            self.dispersion.observe(self.tables, self.ticks, self._busy(elevated))
+            self.dispersion.observe(
+                self.tables, self.ticks, self._busy(elevated), self.baseline.kept_empty
+            )
         clock.lap("excess")
         truncated = False
         if Method.PAPER in methods and self.learner:
@@ -349,6 +351,7 @@ class Monitor:
             np.array([lesson.failures.sum(axis=0) for lesson in taught]),
             np.array([lesson.expected for lesson in taught]),
             outcomes,
+            self.baseline.kept_empty,
         )
 
     def slot(self, piece: Slice) -> int:

@@ -56,6 +56,12 @@ def _whole_period(span: int) -> int:
     return span if span < SNAPSHOT_TICKS else span + 1
 
 
+def _none(mute: np.ndarray | None, tables: Horizons, outcomes: int) -> np.ndarray:
+    if mute is None:
+        return np.zeros((outcomes, 1 + max(tables.layout.attributes)), bool)
+    return mute
+
+
 class Dispersion:
     """Samples of (observed, expected) from quiet history, and the scatter fitted to them.
 
@@ -86,13 +92,19 @@ class Dispersion:
         """Attribute → (2, outcomes, horizons, nodes): a value's variance over the usual one, and
         its standard error."""
 
-    def observe(self, tables: Horizons, ticks: int, busy: np.ndarray) -> None:
+    def observe(
+        self, tables: Horizons, ticks: int, busy: np.ndarray, mute: np.ndarray | None = None
+    ) -> None:
         """Take a snapshot of the tables, of every horizon that has passed since its last one.
 
         Args:
+            tables: the latest slices.
             ticks: slices seen so far.
             busy: (outcomes,) True where an incident's rows lie in the window: not quiet.
+            mute: (outcomes, attributes) True where failure keeps an attribute empty: its values
+                have no multiplier, so how far they are from the expected is no scatter.
         """
+        mute = _none(mute, tables, len(busy))
         for h, span in enumerate(self._horizons):
             whole, cells_too = ticks % _whole_period(span) == 0, ticks % _period(span) == 0
             for o in (int(o) for o in np.flatnonzero(~busy)):
@@ -102,7 +114,7 @@ class Dispersion:
                 if whole:
                     self._watch(o, h, tables.layout, observed, expected)
                 if cells_too:
-                    self._sample(o, h, tables.layout, observed, expected)
+                    self._sample(o, h, tables.layout, observed, expected, mute[o])
 
     def begin(
         self,
@@ -110,6 +122,7 @@ class Dispersion:
         observed: np.ndarray,
         expected: np.ndarray,
         outcomes: frozenset[int] | None = None,
+        mute: np.ndarray | None = None,
     ) -> None:
         """See how counts scattered in the slices that taught the first baseline.
 
@@ -120,6 +133,7 @@ class Dispersion:
             tables: the latest slices, by the first baseline.
             observed, expected: (slices, outcomes) failures, oldest first.
             outcomes: whose first baseline it is; None is all.
+            mute: as `observe` takes it.
         """
         if outcomes is None:
             outcomes = frozenset(range(expected.shape[1]))
@@ -132,7 +146,7 @@ class Dispersion:
         rated, longest = outcomes - self._counted, len(observed) // SHOWN
         for o, h, i, by_cell, fair_by_cell in self._large(tables, longest, rated):
             if i % max(SNAPSHOT_TICKS // (2 * self._horizons[h]), 1) == 0:
-                self._sample(o, h, tables.layout, by_cell, fair_by_cell)
+                self._sample(o, h, tables.layout, by_cell, fair_by_cell, mute[o])
         self.refit()
         for o, h, _, by_cell, fair_by_cell in self._large(tables, longest, rated):
             self._watch(o, h, tables.layout, by_cell, fair_by_cell)
@@ -154,11 +168,19 @@ class Dispersion:
                     yield o, h, i, observed[o], fair
 
     def _sample(
-        self, o: int, h: int, layout: Layout, observed: np.ndarray, expected: np.ndarray
+        self,
+        o: int,
+        h: int,
+        layout: Layout,
+        observed: np.ndarray,
+        expected: np.ndarray,
+        mute: np.ndarray,
     ) -> None:
         """Take single values and pairs of every size into the samples."""
+        told = [not any(mute[layout.attributes[p]] for p in block) for block in layout.blocks]
         order_of = np.repeat(
-            [len(block) for block in layout.blocks], np.diff((*layout.starts, layout.size))
+            np.where(told, [len(block) for block in layout.blocks], ORDERS),
+            np.diff((*layout.starts, layout.size)),
         )
         for order in range(1, ORDERS):
             cells = np.flatnonzero((order_of == order) & (expected > LEAST_EXPECTED))

@@ -18,7 +18,12 @@ LAYOUT = Layout.build((0,), (5,))
 
 
 def watched(
-    s: float, slices: int = 240, busy: bool = False, capacity: int = 2048, slots: range = range(48)
+    s: float,
+    slices: int = 240,
+    busy: bool = False,
+    capacity: int = 2048,
+    slots: range = range(48),
+    mute: bool = False,
 ) -> tuple[Dispersion, Dispersion]:
     """Counts of four cells around an expectation of 20 that scatter by `s`; fresh, and fitted.
 
@@ -37,7 +42,7 @@ def watched(
         piece = aggregate(start_of(number), values, failed, weight)
         expected = np.full((len(piece.weight), 1), round(0.1 / QUANTUM) * QUANTUM)
         tables.push(Coded(piece, piece.values, expected), (5,))
-        gathered.observe(tables, number, QUIET | busy)
+        gathered.observe(tables, number, QUIET | busy, np.full((1, 1), mute))
     gathered.refit()
     return fresh, gathered
 
@@ -52,6 +57,13 @@ def test_counts_that_scatter_more_are_believed_less() -> None:
     usual, wild = watched(1.0)
     singles = (0, 1)  # the shortest horizon, one value
     assert of(calm)[singles] < of(usual)[singles] < of(wild)[singles]
+
+
+def test_an_attribute_that_failing_keeps_empty_says_nothing_of_scatter() -> None:
+    """Its values have no multiplier: all failures lack it, so the expected is always wrong."""
+    fresh, gathered = watched(1.0, mute=True)
+    fresh.refit()
+    assert of(gathered)[0, 1] == of(fresh)[0, 1]
 
 
 def test_what_scatters_at_one_time_of_day_only_is_seen() -> None:
