@@ -128,7 +128,6 @@ class Monitor:
         piece = self._said(piece)
         coded = self._take_in(piece)
         clock.lap("window")
-        learning = self.baseline is None
         encoding = self.gram.encode(
             self.nodes, settings.window.min_count, settings.learner.max_nodes
         )
@@ -139,12 +138,11 @@ class Monitor:
         findings: list[Finding] = []
         unexplained: dict[str, float] = {}
         methods = {settings.detection.report, *settings.detection.compare}
-        if not learning and Method.EXCESS in methods:
+        if self.baseline is not None and Method.EXCESS in methods:
             excess, unexplained, elevated = self._excess(encoding, learned, names)
             findings += excess
-            self.dispersion.observe(
-                self.tables, self.ticks, self._busy(elevated), self.baseline.kept_empty
-            )
+            busy, mute = self._busy(elevated), self.baseline.kept_empty
+            self.dispersion.observe(self.tables, self.ticks, busy, mute)
         clock.lap("excess")
         truncated = False
         if Method.PAPER in methods and self.learner:
@@ -190,7 +188,7 @@ class Monitor:
                 )
                 for o, name in enumerate(settings.schema.outcomes)
             ),
-            learning=learning,
+            learning=self.baseline is None,
             gap=gap,
             fit_status=learned.status,
             fit_steps=learned.steps,
@@ -334,6 +332,7 @@ class Monitor:
         How they scattered around it is the first that is known of scatter. What is expected of
         the rows' other outcomes stays as it was.
         """
+        assert self.baseline is not None
         others = sorted(self.judged - outcomes - self._counted)
         for i in range(-len(self.tables.slices), 0):
             old, piece = self.tables.slices[i], without_carriers(self.tables.slices[i].slice)
@@ -346,13 +345,9 @@ class Monitor:
             self.history.taught[i] = self.lesson(new.slice, new.expected)
             self.rewritten.append(new)
         taught = list(self.history.taught)[-len(self.tables.slices) :]
-        self.dispersion.begin(
-            self.tables,
-            np.array([lesson.failures.sum(axis=0) for lesson in taught]),
-            np.array([lesson.expected for lesson in taught]),
-            outcomes,
-            self.baseline.kept_empty,
-        )
+        seen = np.array([lesson.failures.sum(axis=0) for lesson in taught])
+        fair = np.array([lesson.expected for lesson in taught])
+        self.dispersion.begin(self.tables, seen, fair, outcomes, self.baseline.kept_empty)
 
     def slot(self, piece: Slice) -> int:
         """Time of day of a slice, in slices since local midnight."""

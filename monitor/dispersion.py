@@ -135,6 +135,7 @@ class Dispersion:
             outcomes: whose first baseline it is; None is all.
             mute: as `observe` takes it.
         """
+        mute = _none(mute, tables, expected.shape[1])
         if outcomes is None:
             outcomes = frozenset(range(expected.shape[1]))
         for h, span in enumerate(self._horizons):
