@@ -26,8 +26,8 @@ from monitor.vocabulary import Vocabulary
 
 QUIET_DAYS = "quiet_days.csv"
 
-COMMIT_TICKS = 48
-"""A killed replay loses at most this many ticks of work, and never a result."""
+COMMITTED = timedelta(days=1)
+"""A killed replay loses at most so much of the log's time in work, and never a result."""
 
 
 def replay(
@@ -42,11 +42,12 @@ def replay(
 
     """
     window = session.settings.window
+    at_once = window.slices_in(COMMITTED)
     if session.last_slice is None:
         session.reject(data.rejected)
     for ticks, piece in enumerate(data.slices(window, after=session.last_slice), 1):
         tick = session.tick(piece)
-        if ticks % COMMIT_TICKS == 0:
+        if ticks % at_once == 0:
             session.commit()
         on_tick(tick)
     session.commit()

@@ -16,7 +16,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from monitor.counts import Usual, usual_failures, without_carriers
+from monitor.counts import CARRIERS, LEAST_CARRIERS, Usual, usual_failures, without_carriers
 from monitor.domain import MISSING, OTHER
 from monitor.slices import Slice
 from monitor.window import QUANTUM
@@ -34,7 +34,7 @@ SHRINK_CODES = 20.0
 KEPT_EMPTY = 3.0
 """Times as often as in the rest an attribute is missing among failures, if failing empties it."""
 SAMPLE_ROWS = 400
-"""Rows a slice keeps as exposure; failures are all kept."""
+"""Rows that half an hour, or a longer slice, keeps as exposure; failures are all kept."""
 CAP = 2.0
 """In periods when everything failed, failures teach at most this multiple of the expected."""
 
@@ -66,14 +66,29 @@ class Taught:
 
 
 def teach(
-    piece: Slice, slot: int, weekday: int, expected: np.ndarray, sample: int = SAMPLE_ROWS
+    piece: Slice,
+    slot: int,
+    weekday: int,
+    expected: np.ndarray,
+    sample: int = SAMPLE_ROWS,
+    half_hour: int = 1,
 ) -> Taught:
-    """A slice as history: all failures, and at most `sample` rows of exposure.
+    """A slice as history: all failures, and at most its part of `sample` rows of exposure.
 
     Exposure is sampled at equal steps through the rows in their fixed order (by value),
-    which stratifies it: every value keeps its share.
+    which stratifies it: every value keeps its share. The slices of half an hour begin in different
+    places, so that together they draw what a single one would.
+
+    Args:
+        piece: the slice.
+        slot: its time of day, in slices.
+        weekday: Monday is 0.
+        expected: (outcomes,) failures expected of it.
+        sample: rows drawn from half an hour.
+        half_hour: slices in one.
     """
     piece = without_carriers(piece)
+    sample = -(-sample // half_hour)
     start = int(piece.start.astype(np.int64))
     failures = piece.failed * piece.weight[:, None]
     if len(piece.weight) <= sample:
@@ -88,7 +103,8 @@ def teach(
         )
     cumulative = np.cumsum(piece.weight)
     step = cumulative[-1] / sample
-    drawn = np.searchsorted(cumulative, (np.arange(sample) + 0.5) * step)
+    begin = (slot % half_hour + 0.5) / half_hour
+    drawn = np.searchsorted(cumulative, (np.arange(sample) + begin) * step)
     exposure = np.bincount(drawn, minlength=len(piece.weight)) * step
     keep = (exposure > 0) | failures.any(axis=1)
     return Taught(
@@ -265,6 +281,8 @@ class History:
         slots: slices a day.
         wait: age at which a row begins to teach.
         start: the oldest rows teach at once, for so long; likewise those of a new value.
+        half_hour: slices in one; what recurs by week is told so finely and no finer, for what an
+            hour counts is what it weighs.
     """
 
     def __init__(
@@ -273,11 +291,12 @@ class History:
         slots: int,
         wait: timedelta = timedelta(0),
         start: timedelta = timedelta(0),
+        half_hour: int = 1,
     ) -> None:
         self._length, self._wait, self._start = (
             np.int64(span.total_seconds() * 1e6) for span in (length, wait, start)
         )
-        self._slots = slots
+        self._slots, self._half_hour = slots, half_hour
         self.taught: deque[Taught] = deque()
 
     def add(self, taught: Taught) -> None:
@@ -435,7 +454,12 @@ class History:
         seen = np.bincount(rows.slot, rows.failures, self._slots)
         fitted.day[o] = self._smooth(seen, mean * slots)
         carriers = usual_failures(
-            rows.values, rows.failures, rows.weekday, days, self.span / timedelta(weeks=1)
+            rows.values,
+            rows.failures,
+            rows.weekday,
+            days,
+            self.span / timedelta(weeks=1),
+            max(CARRIERS // self._half_hour, LEAST_CARRIERS),
         )
         return replace(fitted, usual=fitted.usual.replace(o, *carriers))
 
@@ -505,10 +529,12 @@ class History:
             fair: (n,) failures expected of each row without any rhythm.
         """
         ago = (rows.start[-1] - rows.start) // _WEEK
-        weeks, slots = int(ago[0]) + 1, 7 * self._slots
+        part = np.arange(self._slots) // self._half_hour  # of the day
+        parts = int(part[-1]) + 1
+        weeks, slots = int(ago[0]) + 1, 7 * parts
         if weeks < 2:
             return np.ones((7, self._slots))
-        at = ago * slots + rows.weekday * self._slots + rows.slot
+        at = ago * slots + rows.weekday * parts + part[rows.slot]
         counts = np.array([np.bincount(at, x, weeks * slots) for x in (seen, fair)])
         counts = counts.reshape(2, weeks, slots)
         near = ((-2, 1), (-1, 2), (0, 3), (1, 2), (2, 1))
@@ -519,7 +545,7 @@ class History:
         middle = np.maximum((known.sum(axis=0) - 1) // 2, 0)
         recurring = np.take_along_axis(ratio, middle[None], axis=0)[0]
         recurring[(known.sum(axis=0) < 2) | (recurring < LEAST_RHYTHM)] = 1.0
-        return np.asarray(recurring.reshape(7, self._slots))
+        return np.asarray(recurring.reshape(7, parts)[:, part])
 
     def _smooth(self, seen: np.ndarray, fair: np.ndarray) -> np.ndarray:
         """Factor by time of day from failures seen and expected of each, (slots,)."""

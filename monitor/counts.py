@@ -16,7 +16,9 @@ from monitor.slices import Slice
 from monitor.window import QUANTUM
 
 CARRIERS = 2000
-"""Distinct rows kept of an outcome's past failures."""
+"""Distinct rows kept of an outcome's past failures, where a slice is half an hour or longer."""
+LEAST_CARRIERS = 400
+"""The same of shorter slices: every one of them carries all of them."""
 SHRINK_WEEKDAY = 30.0
 """Failures that a weekday's factor of 1 is worth."""
 WEEKS = 2
@@ -93,7 +95,12 @@ def without_carriers(piece: Slice) -> Slice:
 
 
 def usual_failures(
-    values: np.ndarray, failures: np.ndarray, weekday: np.ndarray, days: np.ndarray, weeks: float
+    values: np.ndarray,
+    failures: np.ndarray,
+    weekday: np.ndarray,
+    days: np.ndarray,
+    weeks: float,
+    most: int = CARRIERS,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Past failures of one outcome → carriers, their mean per slice, factors by weekday.
 
@@ -103,15 +110,16 @@ def usual_failures(
         weekday: (n,) of each.
         days: (7,) slices of each weekday in the history.
         weeks: length of the history; weekdays differ from `WEEKS` on.
+        most: distinct rows kept.
     """
     kept = failures > 0
     values, failures, weekday = values[kept], failures[kept], weekday[kept]
     rows, place = np.unique(values, axis=0, return_inverse=True)
     counts = np.bincount(place.ravel(), failures, len(rows))
     total = counts.sum()
-    if len(rows) > CARRIERS:  # at equal steps through rows in order: every value keeps its share
-        step = total / CARRIERS
-        drawn = np.searchsorted(np.cumsum(counts), (np.arange(CARRIERS) + 0.5) * step)
+    if len(rows) > most:  # at equal steps through rows in order: every value keeps its share
+        step = total / most
+        drawn = np.searchsorted(np.cumsum(counts), (np.arange(most) + 0.5) * step)
         counts = np.bincount(drawn, minlength=len(rows)) * step
         rows, counts = rows[counts > 0], counts[counts > 0]
     week = np.ones(7)

@@ -8,10 +8,10 @@ from datetime import timedelta
 import numpy as np
 
 from monitor.baseline import Taught
-from monitor.domain import MISSING, Misfit, Schema
+from monitor.domain import MISSING, Misfit, Schema, WindowSettings
 
 NEWEST = 2
-"""Slices in which a change has to show."""
+"""Half hours, or longer slices, in which a change has to show."""
 LEAST_ROWS = 100
 """Of these slices."""
 VANISHED = 0.99
@@ -27,12 +27,13 @@ class Departures:
 
     Args:
         schema: of the log.
-        slice_length: of one slice.
+        window: its slices.
     """
 
-    def __init__(self, schema: Schema, slice_length: timedelta) -> None:
+    def __init__(self, schema: Schema, window: WindowSettings) -> None:
         self._schema = schema
-        self._day, self._week = (round(timedelta(days=days) / slice_length) for days in (1, 7))
+        self._day, self._week = (window.slices_in(timedelta(days=days)) for days in (1, 7))
+        self._newest = NEWEST * window.per_half_hour
         self._counts: dict[int, tuple[float, np.ndarray, np.ndarray]] = {}
 
     def forget(self, start: int) -> None:
@@ -53,7 +54,7 @@ class Departures:
             np.array(one) for one in zip(*self._counts.values(), strict=True)
         )
         filled = np.flatnonzero(rows)
-        newest, past = filled[-NEWEST:], filled[-self._week : -NEWEST]
+        newest, past = filled[-self._newest :], filled[-self._week : -self._newest]
         if len(past) < self._day or rows[newest].sum() < LEAST_ROWS:
             return ()
         before = failures[: -self._week].sum(axis=0) / max(len(failures) / self._week - 1, 1)

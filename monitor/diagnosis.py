@@ -54,7 +54,8 @@ from monitor.slices import Slice, aggregate, merge
 from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
 
-REFIT_TICKS = 12
+REFIT_TURNS = 12
+"""Every outcome's baseline is fitted anew after so many fits, one outcome at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class Monitor:
         attributes, outcomes = len(schema.attributes), len(schema.outcomes)
         self._cell_attributes = tuple(i for i, a in enumerate(schema.attributes) if not a.is_code)
         slots = round(timedelta(days=1) / window.slice_length)
+        self._pace = window.slices_in(settings.learner.every)
+        half_hour = window.per_half_hour
         self._counted = frozenset(
             o for o, name in enumerate(schema.outcomes) if name in schema.counted
         )
@@ -95,12 +98,16 @@ class Monitor:
         """Attributes that only failures have: of these, missing is no value."""
         self.nodes = Nodes(attributes, window, self.coded)
         self.naming = Naming(schema, vocabulary, self.nodes)
-        self.history = History(detection.history, slots, window.length, detection.learning)
+        self.history = History(
+            detection.history, slots, window.length, detection.learning, half_hour
+        )
         self.tables = Horizons(self._cell_attributes, outcomes, detection.horizons)
         self.gram = GramSum(attributes, outcomes)
         self.window: deque[Coded] = deque()
         self.failures: deque[Failures] = deque()
-        self.dispersion = Dispersion(outcomes, detection.horizons, counted=self._counted)
+        self.dispersion = Dispersion(
+            outcomes, detection.horizons, counted=self._counted, half_hour=half_hour
+        )
         self.baseline: Baseline | None = None
         self.judged: frozenset[int] = frozenset()
         """Outcomes that have learned long enough for a verdict."""
@@ -117,7 +124,7 @@ class Monitor:
         self.arrivals = np.zeros((outcomes, 1 + window.slices))
         """Failures seen by age of their slice, in slices: the log may tell of them late."""
         self.edges: frozenset[tuple[str, str]] = frozenset()
-        self._departures = Departures(schema, window.slice_length)
+        self._departures = Departures(schema, window)
 
     # --- the tick ---------------------------------------------------------------------------
 
@@ -132,7 +139,7 @@ class Monitor:
             self.nodes, settings.window.min_count, settings.learner.max_nodes
         )
         clock.lap("encode")
-        learned = self.learner.learn(encoding) if self.learner else Learned.nothing(encoding)
+        learned = self._learned(encoding)
         clock.lap("fit")
         names = self.naming.of(encoding)
         findings: list[Finding] = []
@@ -211,11 +218,20 @@ class Monitor:
         rewritten, self.rewritten, self._late = (*self.rewritten, coded), [], []
         return Tick(diagnosis, self.incidents, news, rewritten)
 
+    def _learned(self, encoding: Encoding) -> Learned:
+        """The graph: learned when it is due, and the last one in between."""
+        if self.learner is None:
+            return Learned.nothing(encoding)
+        last = self.learner.recall(encoding) if self.ticks % self._pace else None
+        return last or self.learner.learn(encoding)
+
     def _take_in(self, piece: Slice) -> Coded:
         """Count, code and score the slice; move the windows on by one."""
         self.nodes.observe(piece)
         self.ticks += 1
-        self._refit(self.ticks % REFIT_TICKS)
+        if self.ticks % self._pace == 0:
+            turns = max(REFIT_TURNS, len(self.settings.schema.outcomes))
+            self._refit(self.ticks // self._pace % turns)
         coded = self._judge(piece)
         self.push(coded)
         self.history.add(self.lesson(coded.slice, coded.expected))
@@ -264,13 +280,14 @@ class Monitor:
     def lesson(self, piece: Slice, expected: np.ndarray) -> Taught:
         """What a scored slice teaches."""
         total = exposure(piece) @ expected
-        return teach(piece, self.slot(piece), self.weekday(piece), total)
+        half_hour = self.settings.window.per_half_hour
+        return teach(piece, self.slot(piece), self.weekday(piece), total, half_hour=half_hour)
 
     def push(self, coded: Coded) -> None:
         """Move every window on by one slice, which is already scored.
 
         Behind a hole that was jumped over the windows begin anew: T is the latest 24 hours, not
-        the latest 48 slices that had rows.
+        the latest slices that had rows.
         """
         sizes = self.nodes.sizes()
         step = np.timedelta64(self.settings.window.slice_length)
@@ -294,7 +311,7 @@ class Monitor:
         self.failures.clear()
 
     def _refit(self, turn: int) -> None:
-        """Fit the baseline: every outcome once it has learned, then one outcome a tick in turn."""
+        """Fit the baseline: every outcome once it has learned, then one outcome a time in turn."""
         due, first = [], self.baseline is None
         for o in range(len(self.settings.schema.outcomes)):
             if o in self.judged and not first and o != turn:
@@ -367,8 +384,10 @@ class Monitor:
         slot, past = self.slot(piece), list(self.history.taught)
         while past and not len(past[-1].exposure):
             past.pop()
-        usual = [len(t.exposure) > 0 for t in past if t.slot == slot][-7:]
-        return len(usual) >= 2 and all(usual)
+        # of the half hour that it lies in: a minute is empty by chance here and there
+        near = self.settings.window.per_half_hour
+        usual = [len(t.exposure) > 0 for t in past if t.slot // near == slot // near][-7 * near :]
+        return len(usual) >= 2 * near and all(usual)
 
     def _busy(self, elevated: set[str]) -> np.ndarray:
         """Outcomes whose counts are no sample of quiet history."""

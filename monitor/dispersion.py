@@ -18,7 +18,7 @@ PRIOR = 0.4
 PRIOR_CELLS = (40.0, 100.0, 200.0)
 """How many cells the prior is worth, by order: everything has one cell a snapshot."""
 SNAPSHOT_TICKS = 12
-"""Snapshots of single values and pairs are at least so far apart."""
+"""Half hours, or longer slices, that snapshots of single values and pairs are at least apart."""
 CELLS_PER_SNAPSHOT = 64
 KEPT = 2048
 ORDERS = 3
@@ -43,17 +43,17 @@ MEMORY_TICKS = 2688.0
 """e-folding time of what single values showed: eight weeks of half hours."""
 
 
-def _period(span: int) -> int:
+def _period(span: int, half_hour: int) -> int:
     """Ticks between snapshots of values and pairs of one horizon.
 
     They hardly overlap, and no period divides a day: every time of day has its turn.
     """
-    return max(span, SNAPSHOT_TICKS) + 1
+    return max(span, SNAPSHOT_TICKS * half_hour) + half_hour
 
 
-def _whole_period(span: int) -> int:
+def _whole_period(span: int, half_hour: int) -> int:
     """Ticks between snapshots of everything: one cell, so all that do not overlap."""
-    return span if span < SNAPSHOT_TICKS else span + 1
+    return span if span < SNAPSHOT_TICKS * half_hour else span + half_hour
 
 
 def _none(mute: np.ndarray | None, tables: Horizons, outcomes: int) -> np.ndarray:
@@ -71,6 +71,7 @@ class Dispersion:
         capacity: samples kept per outcome, order and horizon; the oldest leave first.
         counted: outcomes whose failures are counted: they come in blocks, so a large count says
             nothing of how large counts scatter otherwise.
+        half_hour: slices in one.
     """
 
     def __init__(
@@ -79,8 +80,9 @@ class Dispersion:
         horizons: tuple[int, ...],
         capacity: int = KEPT,
         counted: frozenset[int] = frozenset(),
+        half_hour: int = 1,
     ) -> None:
-        self._horizons, self._counted = horizons, counted
+        self._horizons, self._counted, self._half_hour = horizons, counted, half_hour
         shape = (outcomes, len(horizons), ORDERS)
         self._samples = np.zeros((*shape, capacity, 2), np.float32)
         self._count = np.zeros(shape, np.int64)
@@ -106,7 +108,8 @@ class Dispersion:
         """
         mute = _none(mute, tables, len(busy))
         for h, span in enumerate(self._horizons):
-            whole, cells_too = ticks % _whole_period(span) == 0, ticks % _period(span) == 0
+            whole = ticks % _whole_period(span, self._half_hour) == 0
+            cells_too = ticks % _period(span, self._half_hour) == 0
             for o in (int(o) for o in np.flatnonzero(~busy)):
                 observed, expected = tables.observed[h, o], tables.expected[h, o]
                 if whole and expected[0] > LEAST_EXPECTED:
@@ -146,7 +149,7 @@ class Dispersion:
                     self._append((o, h, 0), np.array([[seen[o], fair[o]]]))
         rated, longest = outcomes - self._counted, len(observed) // SHOWN
         for o, h, i, by_cell, fair_by_cell in self._large(tables, longest, rated):
-            if i % max(SNAPSHOT_TICKS // (2 * self._horizons[h]), 1) == 0:
+            if i % max(SNAPSHOT_TICKS * self._half_hour // (2 * self._horizons[h]), 1) == 0:
                 self._sample(o, h, tables.layout, by_cell, fair_by_cell, mute[o])
         self.refit()
         for o, h, _, by_cell, fair_by_cell in self._large(tables, longest, rated):
@@ -202,7 +205,8 @@ class Dispersion:
         self, o: int, h: int, layout: Layout, observed: np.ndarray, expected: np.ndarray
     ) -> None:
         """Remember of every single value how far it was from the expected."""
-        fade = np.exp(-_whole_period(self._horizons[h]) / MEMORY_TICKS)
+        period = _whole_period(self._horizons[h], self._half_hour)
+        fade = np.exp(-period / (MEMORY_TICKS * self._half_hour))
         for position, attribute in enumerate(layout.attributes):
             start, room = layout.starts[1 + position], layout.room[position]
             own = self._room(attribute, room)[:, o, h]
@@ -259,7 +263,12 @@ class Dispersion:
             self._fitted[(*key, 1)] = scatter(
                 observed[some], expected[some], every, LARGE_CELLS, truncated=True
             )
-        apart = np.array([_period(span) / _whole_period(span) for span in self._horizons])
+        apart = np.array(
+            [
+                _period(span, self._half_hour) / _whole_period(span, self._half_hour)
+                for span in self._horizons
+            ]
+        )
         # neighbours are alike: a dozen half hours in a row say less than a dozen days
         worth = PRIOR_OWN * np.sqrt(apart)[:, None]
         for attribute, (weight, excess, logs) in self._own.items():
@@ -298,14 +307,19 @@ class Dispersion:
             "samples": self._samples,
             "count": self._count,
             "fitted": self._fitted,
+            "spans": np.array(self._horizons),
         }
         arrays |= {f"own{a}": own for a, own in self._own.items()}
         return arrays | {f"ratio{a}": ratio for a, ratio in self._ratio.items()}
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Inverse of `to_arrays`; nothing where the shapes have changed."""
+        """Inverse of `to_arrays`; nothing where the shapes or the horizons have changed."""
         if arrays["fitted"].shape != self._fitted.shape:
             return  # other horizons, or written before volumes were told apart: gathered anew
+        # Older stores do not tell; since then the usual horizons of short slices are others.
+        unknown = self._horizons if self._half_hour == 1 else ()
+        if tuple(arrays.get("spans", unknown)) != self._horizons:
+            return
         self._samples = arrays["samples"].copy()
         self._count = arrays["count"].copy()
         self._fitted = arrays["fitted"].copy()

@@ -370,6 +370,10 @@ class Diagnosis:
     """In what the log is no longer as it was."""
 
 
+HALF_HOUR = timedelta(minutes=30)
+"""What the constants of the statistics count in, whatever the slices."""
+
+
 @dataclass(frozen=True, slots=True)
 class WindowSettings:
     """How events become slices and windows."""
@@ -390,11 +394,26 @@ class WindowSettings:
         """Slices per window."""
         return round(self.length / self.slice_length)
 
+    @property
+    def per_half_hour(self) -> int:
+        """Slices in half an hour; 1 where they are longer."""
+        return self.slices_in(HALF_HOUR)
+
+    def slices_in(self, span: timedelta) -> int:
+        """How many slices are about so long, at least one.
+
+        >>> WindowSettings(slice_length=timedelta(minutes=5)).slices_in(timedelta(hours=2))
+        24
+        """
+        return max(1, round(span / self.slice_length))
+
 
 @dataclass(frozen=True, slots=True)
 class LearnerSettings:
-    """LEAST at every tick."""
+    """LEAST, and the baseline: what is learned at its own pace."""
 
+    every: timedelta = HALF_HOUR
+    """From one fit to the next; ticks in between go by the last one."""
     tiers: bool = True
     """False is the paper: every edge allowed ("free")."""
     l1: float = 0.02

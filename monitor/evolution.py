@@ -276,8 +276,13 @@ def evolved(
         out["arrivals"] = fresh["arrivals"].copy()
         out["arrivals"][known] = arrays.get("arrivals", fresh["arrivals"])[old_outcomes]
     scatter = {part: arrays[f"dispersion.{part}"] for part in ("samples", "count", "fitted")}
-    if scatter["fitted"].shape[1:] != fresh["dispersion.fitted"].shape[1:]:
+    spans = arrays.get("dispersion.spans")
+    if scatter["fitted"].shape[1:] != fresh["dispersion.fitted"].shape[1:] or (
+        spans is not None and (spans != fresh["dispersion.spans"]).any()
+    ):
         return out  # other horizons: gathered anew
+    if spans is None:
+        del out["dispersion.spans"]
     for part, before in scatter.items():
         out[f"dispersion.{part}"] = fresh[f"dispersion.{part}"].copy()
         out[f"dispersion.{part}"][known] = before[old_outcomes]

@@ -223,7 +223,7 @@ def every(length: timedelta, after: timedelta) -> CronTrigger | IntervalTrigger:
     """At the end of every slice, as soon as no more rows are waited for."""
     minutes = length.total_seconds() / 60
     offset = after.total_seconds() / 60
-    if minutes == int(minutes) and 60 % minutes == 0 and offset == int(offset) < minutes:
-        at = ",".join(str(int(m + offset)) for m in range(0, 60, int(minutes)))
+    if minutes == int(minutes) and 60 % minutes == 0 and offset == int(offset):
+        at = ",".join(str(int(m + offset % minutes)) for m in range(0, 60, int(minutes)))
         return CronTrigger(minute=at, timezone="UTC")
     return IntervalTrigger(seconds=length.total_seconds(), timezone="UTC")

@@ -1,4 +1,4 @@
-"""Encoding → graph: LEAST at every tick, warm-started from the last one."""
+"""Encoding → graph: LEAST, warm-started from the last one."""
 
 from __future__ import annotations
 
@@ -33,6 +33,10 @@ class Learner(Protocol):
 
     def learn(self, encoding: Encoding) -> Learned:
         """The graph over the encoding's nodes."""
+        ...
+
+    def recall(self, encoding: Encoding) -> Learned | None:
+        """The last graph over these nodes, not learned anew; None: there is none yet."""
         ...
 
     def to_arrays(self) -> dict[str, np.ndarray]:
@@ -82,7 +86,7 @@ def cut_cycles(weights: np.ndarray) -> np.ndarray:
 class LeastLearner:
     """LEAST-TF on the window's correlation matrix.
 
-    The last graph is the next one's start: between two ticks 47 of 48 slices are the same. It is
+    The last graph is the next one's start: between two fits nearly all slices are the same. It is
     remembered node by node, so that nodes may come and go.
     """
 
@@ -97,6 +101,7 @@ class LeastLearner:
         self._cold = self._warm.but(inner_steps=settings.cold_steps)
         self._key = np.empty(0, np.int64)
         self._weights = np.empty((0, 0), np.float32)
+        self._status, self._delta = "skipped", 0.0
 
     def learn(self, encoding: Encoding) -> Learned:
         """See `Learner`. Edges weaker than the threshold, or that would close a cycle, are cut."""
@@ -109,25 +114,44 @@ class LeastLearner:
             options,
         )
         self._key, self._weights = key, fit.weights
-        strong = np.abs(fit.weights) > self._settings.threshold
-        weights = cut_cycles(np.where(strong, fit.weights, np.float32(0)))
-        return Learned(weights, fit.status.value, fit.steps, fit.delta)
+        self._status, self._delta = fit.status.value, fit.delta
+        return Learned(self._graph(fit.weights), self._status, fit.steps, fit.delta)
+
+    def recall(self, encoding: Encoding) -> Learned | None:
+        """See `Learner`. Nodes that are new since the fit have no edges; it took no steps."""
+        if not len(self._key):
+            return None
+        weights = self._graph(self._last(_keys(encoding)))
+        return Learned(weights, self._status, 0, self._delta)
+
+    def _graph(self, weights: np.ndarray) -> np.ndarray:
+        strong = np.abs(weights) > self._settings.threshold
+        return cut_cycles(np.where(strong, weights, np.float32(0)))
 
     def _start(self, key: np.ndarray):  # type: ignore[no-untyped-def]
-        if not len(self._key):
-            return None, self._cold
+        return (self._last(key), self._warm) if len(self._key) else (None, self._cold)
+
+    def _last(self, key: np.ndarray) -> np.ndarray:
+        """The last weights between these nodes."""
         _, old, new = np.intersect1d(self._key, key, assume_unique=True, return_indices=True)
-        start = np.zeros((len(key), len(key)), np.float32)
-        start[np.ix_(new, new)] = self._weights[np.ix_(old, old)]
-        return start, self._warm
+        weights = np.zeros((len(key), len(key)), np.float32)
+        weights[np.ix_(new, new)] = self._weights[np.ix_(old, old)]
+        return weights
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """See `Learner`."""
-        return {"key": self._key, "weights": self._weights}
+        return {
+            "key": self._key,
+            "weights": self._weights,
+            "status": np.array(self._status),
+            "delta": np.array(self._delta),
+        }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """See `Learner`."""
         self._key, self._weights = arrays["key"], arrays["weights"]
+        if "status" in arrays:  # older stores went without: they learned at every tick
+            self._status, self._delta = str(arrays["status"]), float(arrays["delta"])
 
 
 def _keys(encoding: Encoding) -> np.ndarray:

@@ -20,7 +20,8 @@ from monitor.session import Session
 from monitor.slices import Slice, empty, slice_events
 
 LIVE_SLICES = 3
-"""Within this distance of the clock the data count as live, and silence closes slices too."""
+"""Half hours, or longer slices: within this distance of the clock the data count as live, and
+silence closes slices too."""
 
 _log = structlog.get_logger("daemon")
 
@@ -136,7 +137,7 @@ class Pipeline:
             return []
         window = self.config.settings.window
         by_clock = datetime64(self._now() - window.allowed_lateness)
-        if by_clock - self.watermark > LIVE_SLICES * self._step:
+        if by_clock - self.watermark > LIVE_SLICES * window.per_half_hour * self._step:
             return []
         self.watermark = max(self.watermark, by_clock)
         ticks = self._close()

@@ -94,7 +94,7 @@ def written_under(state: Mapping[str, bytes], settings: Settings) -> Meaning | N
     if length != str(settings.window.slice_length):
         raise StoreError(
             f"the store's slices are {length} long, not {settings.window.slice_length}: set "
-            "`window.slice` back, or give this configuration a [store] url of its own"
+            "`window.slice_length` back, or give this configuration a [store] url of its own"
         )
     return before
 

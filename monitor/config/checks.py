@@ -30,6 +30,7 @@ from monitor.config.sections import (
     StoreSection,
 )
 from monitor.config.sources import source
+from monitor.config.spans import in_slices, usual_horizons, usual_patience
 from monitor.config.time_formats import FormatError, parse_format
 from monitor.config.zones import check_zone
 from monitor.domain import (
@@ -65,9 +66,9 @@ def build(document: Document, path: Path, complaints: Complaints) -> Config | No
                 tuple(table.name for table in schema.outcomes if table.judge == "count"),
             ),
             window=window,
-            learner=LearnerSettings(**document.learner.model_dump()),
+            learner=LearnerSettings(**dict(document.learner)),
             detection=detection,
-            incidents=_incidents(document, complaints),
+            incidents=_incidents(document, window, complaints),
             seed=document.seed,
         ),
         time=time,
@@ -211,6 +212,9 @@ def _unique(
 
 def _window(document: Document, time: TimeDefinition, complaints: Complaints) -> WindowSettings:
     window = WindowSettings(**dict(document.window))
+    if "allowed_lateness" not in document.window.model_fields_set:
+        lateness = min(window.allowed_lateness, window.slice_length)
+        window = replace(window, allowed_lateness=lateness)
     here, day = ("window",), timedelta(days=1)
     if "zone" in document.window.model_fields_set:
         check_zone(window.zone, (*here, "zone"), complaints)
@@ -234,9 +238,10 @@ def _detection(
     document: Document, window: WindowSettings, complaints: Complaints
 ) -> DetectionSettings:
     section, here = document.detection, ("detection",)
-    horizons = tuple(section.horizons)
+    horizons = usual_horizons(window)
     slices = max(window.slices, 1)
-    if "horizons" in section.model_fields_set:
+    if section.horizons is not None:
+        horizons = in_slices(section.horizons, window, (*here, "horizons"), complaints)
         if list(horizons) != sorted(set(horizons)):
             complaints.add((*here, "horizons"), "must ascend", f"write {sorted(set(horizons))}")
         if max(horizons) > slices:
@@ -245,8 +250,6 @@ def _detection(
                 f"{max(horizons)} slices are longer than the window, which has {slices}",
                 "lengthen `window.length` or leave it out",
             )
-    else:
-        horizons = tuple(sorted({min(horizon, slices) for horizon in horizons}))
     if section.history < window.length:
         complaints.add((*here, "history"), "is shorter than `window.length`")
     if section.learning > section.history:
@@ -258,8 +261,14 @@ def _detection(
     )
 
 
-def _incidents(document: Document, complaints: Complaints) -> IncidentSettings:
-    settings = IncidentSettings(**dict(document.incidents))
+def _incidents(
+    document: Document, window: WindowSettings, complaints: Complaints
+) -> IncidentSettings:
+    section, patience = document.incidents, usual_patience(window)
+    if section.resolve_after is not None:
+        here = ("incidents", "resolve_after")
+        (patience,) = in_slices([section.resolve_after], window, here, complaints)
+    settings = IncidentSettings(**dict(section) | {"resolve_after": patience})
     for what in ("failures", "rate"):
         critical, warning = (
             getattr(settings, f"critical_{what}"),

@@ -7,7 +7,7 @@ only scheme, host and port are shown: user, path and query may hold keys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time, timedelta
 from enum import Enum
 from pathlib import Path
@@ -30,6 +30,7 @@ from monitor.config.sections import (
     WindowSection,
 )
 from monitor.config.sources import SOURCE_SECTIONS
+from monitor.config.spans import usual_horizons, usual_patience
 from monitor.expression import Expression
 from monitor.matching import Matcher
 
@@ -67,8 +68,20 @@ def listing(config: Config) -> tuple[Group, ...]:
         _schema(config),
         _group("[window]", settings.window, WindowSection),
         _group("[learner]", settings.learner, LearnerSection),
-        _group("[detection]", settings.detection, DetectionSection),
-        _group("[incidents]", settings.incidents, IncidentsSection),
+        _in_time(
+            _group("[detection]", settings.detection, DetectionSection),
+            "horizons",
+            settings.detection.horizons,
+            usual_horizons(settings.window),
+            settings.window.slice_length,
+        ),
+        _in_time(
+            _group("[incidents]", settings.incidents, IncidentsSection),
+            "resolve_after",
+            (settings.incidents.resolve_after,),
+            (usual_patience(settings.window),),
+            settings.window.slice_length,
+        ),
         _group("[store]", config.store, StoreSection),
     ]
     for notifier in config.notifiers:
@@ -113,6 +126,21 @@ def _schema(config: Config) -> Group:
 
 def _group(name: str, part: Any, section: type | None) -> Group:
     return Group(name, tuple(_settings(part, _meanings(section))))
+
+
+def _in_time(
+    group: Group, key: str, slices: Iterable[int], usual: Iterable[int], length: timedelta
+) -> Group:
+    """The group with a setting that counts slices shown as time."""
+    shown = _joined(format_duration(n * length) for n in slices)
+    default = tuple(slices) == tuple(usual)
+    return Group(
+        group.name,
+        tuple(
+            replace(one, value=shown, default=default) if one.key == key else one
+            for one in group.settings
+        ),
+    )
 
 
 def _meanings(section: Any) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from monitor.config.fields import NO_TIME, Duration, Section, Texts, Url
 from monitor.config.model import MISSING_WORDS, HeartbeatSettings, HttpSettings, StoreSettings
 from monitor.config.notifier_sections import Notifier
 from monitor.config.sources import FilesSection, Source
+from monitor.config.spans import Span
 from monitor.domain import (
     DetectionSettings,
     IncidentSettings,
@@ -149,7 +150,7 @@ class WindowSection(Section):
 
     slice_length: Duration = Field(
         default=_window.slice_length,
-        gt=NO_TIME,
+        ge=timedelta(minutes=1),
         description="A diagnosis runs at the end of each slice.",
     )
     length: Duration = Field(
@@ -160,7 +161,7 @@ class WindowSection(Section):
     allowed_lateness: Duration = Field(
         default=_window.allowed_lateness,
         ge=NO_TIME,
-        description="How long a slice waits for late rows.",
+        description="How long a slice waits for late rows; left out, at most as long as a slice.",
     )
     max_future: Duration = Field(
         default=_window.max_future,
@@ -182,8 +183,14 @@ class WindowSection(Section):
 
 
 class LearnerSection(Section):
-    """LEAST, the structure learner, at every tick."""
+    """LEAST, the structure learner, and the pace of learning."""
 
+    every: Duration = Field(
+        default=_learner.every,
+        gt=NO_TIME,
+        description="From one fit of the graph, and of the baseline, to the next; at most once a "
+        "tick.",
+    )
     tiers: Annotated[bool, BeforeValidator(_tiers)] = Field(
         default=_learner.tiers,
         description='Keep edges to the order of tiers; `"free"` is the paper.',
@@ -193,7 +200,7 @@ class LearnerSection(Section):
         default=_learner.threshold, ge=0, description="|W| below this is no edge."
     )
     warm_steps: int = Field(
-        default=_learner.warm_steps, ge=1, description="Steps when it goes on from the tick before."
+        default=_learner.warm_steps, ge=1, description="Steps when it goes on from the fit before."
     )
     cold_steps: int = Field(
         default=_learner.cold_steps, ge=1, description="Steps from a fresh start."
@@ -232,11 +239,12 @@ class DetectionSection(Section):
         ge=NO_TIME,
         description="History needed before the first verdict.",
     )
-    horizons: list[Annotated[int, Field(ge=1)]] = Field(
-        default_factory=lambda: list(_detection.horizons),
+    horizons: list[Span] | None = Field(
+        default=None,
         min_length=1,
-        description="Lengths of the recent past that are judged, in slices, ascending; "
-        "the default is cut to the window.",
+        description="Lengths of the recent past that are judged, ascending: `[\"5m\", \"2h\"]`, or "
+        "numbers of slices. Left out: a slice, 5 m, 30 m, 2 h, 6 h and 1 d; where a slice is half "
+        "an hour or longer, 1, 2, 4, 12 and 48 slices. They are cut to the window.",
     )
     false_alarms_per_week: float = Field(
         default=_detection.false_alarms_per_week, gt=0, description="The budget of false alarms."
@@ -255,8 +263,10 @@ class DetectionSection(Section):
 class IncidentsSection(Section):
     """When an incident opens, worsens and ends."""
 
-    resolve_after: int = Field(
-        default=_incidents.resolve_after, ge=1, description="Ticks unseen before it is resolved."
+    resolve_after: Span | None = Field(
+        default=None,
+        description="Time unseen, or ticks, before it is resolved. Left out: 4 ticks, and at least "
+        "an hour.",
     )
     worsen_factor: float = Field(
         default=_incidents.worsen_factor, gt=1, description="Growth of the excess that is news."

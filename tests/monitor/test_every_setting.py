@@ -130,6 +130,8 @@ def wrong_types(setting: Setting) -> list[str]:
         return ["1.5", "true", "[1]"]
     if setting.table == "[learner]" and setting.name == "tiers":  # true, false or "free"
         return ['"maybe"', "1"]
+    if setting.name == "resolve_after":  # a duration or a number of ticks
+        return ['"many"', "1.5", "true", "[1]", "0", "-1", '"0s"', '"45m"']
     if setting.name == "days":
         return ["7", '["mo"]']
     (kind,) = allowed
@@ -137,7 +139,7 @@ def wrong_types(setting: Setting) -> list[str]:
         return ["7", "true", '""', "[1]"]
     given = WRONG[typing.get_origin(kind) or kind]
     if setting.name == "horizons":
-        return ["7", '["one"]', "[1.5]", "[0]", "[4, 1]"]
+        return ["7", '["one"]', "[1.5]", "[0]", "[4, 1]", '["0s"]', '["45m"]', '["1h", "30m"]']
     return given
 
 

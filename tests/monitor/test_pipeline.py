@@ -343,6 +343,8 @@ def heard(hook: Receiver, start: str) -> list[str]:
         (15, 0, "0,15,30,45"),
         (60, 10, "10"),
         (5, 2, "2,7,12,17,22,27,32,37,42,47,52,57"),
+        (5, 5, "0,5,10,15,20,25,30,35,40,45,50,55"),
+        (30, 45, "15,45"),
     ],
 )
 def test_ticks_come_when_the_slice_no_longer_waits(length: int, after: int, minutes: str) -> None:
@@ -352,7 +354,7 @@ def test_ticks_come_when_the_slice_no_longer_waits(length: int, after: int, minu
     assert fields["minute"] == minutes
 
 
-@pytest.mark.parametrize(("length", "after"), [(7, 1), (30, 45), (30, 1.5), (0.5, 0)])
+@pytest.mark.parametrize(("length", "after"), [(7, 1), (30, 1.5), (0.5, 0)])
 def test_slices_that_fit_no_hour_tick_by_the_interval(length: float, after: float) -> None:
     trigger = every(timedelta(minutes=length), timedelta(minutes=after))
     assert isinstance(trigger, IntervalTrigger)

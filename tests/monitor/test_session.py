@@ -37,6 +37,9 @@ class Chain:
         weights[-1, 0] = self._seen[0] % 97
         return Learned(weights, "converged", 1, 0.0)
 
+    def recall(self, encoding) -> None:
+        return None
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {"seen": self._seen.copy()}
 
@@ -149,7 +152,7 @@ def test_a_store_of_other_slices_is_refused(ticks: int) -> None:
     for number in range(ticks):
         one.tick(TOWN.slice(number))
     one.commit({"row": 1})
-    with pytest.raises(StoreError, match=r"slices are 0:30:00 long.*`window.slice`.*store"):
+    with pytest.raises(StoreError, match=r"slices are 0:30:00 long.*`window.slice_length`.*store"):
         Session(other, store)
 
 

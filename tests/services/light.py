@@ -26,6 +26,9 @@ class NoLearner:
     def learn(self, encoding: Encoding) -> Learned:
         return Learned.nothing(encoding)
 
+    def recall(self, encoding: Encoding) -> Learned:
+        return Learned.nothing(encoding)
+
     def to_arrays(self) -> dict[str, np.ndarray]:
         return {}
 

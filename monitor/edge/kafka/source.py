@@ -11,7 +11,7 @@ import numpy as np
 from kafka import TopicPartition
 
 from monitor.config import Config, KafkaSettings
-from monitor.domain import Batch, Rejected, datetime64, utc
+from monitor.domain import HALF_HOUR, Batch, Rejected, datetime64, utc
 from monitor.edge.json_records import RecordDecoder
 from monitor.edge.kafka.dead_letters import DeadLetters, Letter
 from monitor.edge.kafka.duplicates import Seen
@@ -37,7 +37,8 @@ WAIT_SECONDS = 0.5
 """How long a pass waits for records that are known to be there."""
 
 AHEAD_SLICES = 2
-"""How far a partition may run ahead of the slowest in event time."""
+"""How far a partition may run ahead of the slowest in event time, in half hours or, where they are
+longer, in slices."""
 
 
 class KafkaSource:
@@ -218,7 +219,7 @@ class KafkaSource:
             return before
         # Reading on far ahead of the slowest would only fill memory with open slices.
         limit = int(now.astype(np.int64)) + int(
-            AHEAD_SLICES * self._window.slice_length / timedelta(microseconds=1)
+            AHEAD_SLICES * max(HALF_HOUR, self._window.slice_length) / timedelta(microseconds=1)
         )
         poller.buffer.hold(one for one, at in newest.items() if at is not None and at > limit)
         return now if np.isnat(before) else max(now, before)

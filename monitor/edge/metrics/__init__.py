@@ -184,7 +184,8 @@ class Metrics:
             self._errors.labels(count.outcome).inc(count.observed)
             # A learning baseline may have no opinion yet.
             self._expected.labels(count.outcome).inc(max(0.0, count.expected))
-        self._fits.labels(diagnosis.fit_status).inc()
+        if diagnosis.fit_steps or diagnosis.fit_status == "skipped":  # else it is the last one's
+            self._fits.labels(diagnosis.fit_status).inc()
         self._steps.inc(diagnosis.fit_steps)
         self._edges_changed.labels("added").inc(diagnosis.edges_added)
         self._edges_changed.labels("removed").inc(diagnosis.edges_removed)
