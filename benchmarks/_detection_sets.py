@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks._bookings import configured
 from monitor.config import Config, load
 from monitor.diagnosis import Monitor, Tick
 from monitor.domain import Incident, Method
@@ -29,6 +30,7 @@ from monitor.vocabulary import Vocabulary
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 START = datetime(2026, 1, 5, tzinfo=UTC)
 LEARNING_DAYS = 2
+STRONG = 20.0
 CITIES = {
     "nyc2013": "examples/flights/monitor.toml",
     "houston2011": "examples/flights/houston.toml",
@@ -50,6 +52,8 @@ class DataSet:
     labels: tuple[Label, ...]
     detectable: frozenset[str]
     """Ids of the labels that are asked for."""
+    strong: frozenset[str]
+    """Those of them with `STRONG` excess failures every five minutes."""
     quiet: tuple[date, ...]
     since: datetime | None = None
 
@@ -85,7 +89,9 @@ def hotel(folder: Path) -> Iterator[DataSet]:
 
 
 @contextmanager
-def simulated(kind: str, seed: int, days: int, rows_per_day: float) -> Iterator[DataSet]:
+def simulated(
+    kind: str, seed: int, days: int, rows_per_day: float, slice_minutes: int = 30
+) -> Iterator[DataSet]:
     """Weeks of bookings behind two days of learning.
 
     Args:
@@ -94,6 +100,7 @@ def simulated(kind: str, seed: int, days: int, rows_per_day: float) -> Iterator[
         seed: of the world and of what happens in it.
         days: after the two of learning.
         rows_per_day: traffic.
+        slice_minutes: length of a slice.
     """
     world = World(seed, rows_per_day)
     if kind == "drift":
@@ -110,7 +117,7 @@ def simulated(kind: str, seed: int, days: int, rows_per_day: float) -> Iterator[
             world, START + timedelta(days=LEARNING_DAYS), days, round(10 * days / 7), seed
         )
     world = world.having(planned, promotions)
-    config = load(Path("examples/bookings/monitor.toml"), {})
+    config = configured(timedelta(minutes=slice_minutes))
     with TemporaryDirectory() as name:
         folder = Path(name)
         truth = write_labels(planned, folder)
@@ -120,7 +127,11 @@ def simulated(kind: str, seed: int, days: int, rows_per_day: float) -> Iterator[
             at = START + n * timedelta(minutes=30)
             write(world.slice(at), at, folder, "parquet")
         asked = frozenset(i for i, value in nats.items() if value > 15)
-        yield _set(f"{kind} {seed}", kind, config, (str(folder / "*.parquet"),), labels, asked, ())
+        five = timedelta(minutes=5)
+        pace = {i.id: i.expected_excess * five / (i.end - i.start) for i in planned}
+        strong = frozenset(i for i in asked if pace[i] >= STRONG)
+        files = (str(folder / "*.parquet"),)
+        yield _set(f"{kind} {seed}", kind, config, files, labels, asked, (), strong=strong)
 
 
 class _Doubled(Drift):
@@ -133,12 +144,15 @@ class _Doubled(Drift):
 def _set(
     name: str, kind: str, config: Config, inputs: tuple[str, ...], labels: tuple[Label, ...],
     detectable: frozenset[str], quiet: tuple[date, ...], since: datetime | None = None,
+    strong: frozenset[str] = frozenset(),
 ) -> DataSet:  # fmt: skip
     vocabulary = Vocabulary(config.settings.schema)
     source = FileSource(config, vocabulary, list(inputs), follow=False)
     settings = config.settings
     data = gather(source.batches(), settings.schema, settings.window, NOW, since=since)
-    return DataSet(name, kind, config, data, vocabulary, inputs, labels, detectable, quiet, since)
+    return DataSet(
+        name, kind, config, data, vocabulary, inputs, labels, detectable, strong, quiet, since
+    )
 
 
 def replayed(

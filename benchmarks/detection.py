@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--paper", action=_flag(), default=True, help="LEAST, and the paper's test")
     parser.add_argument("--seed", type=int, default=7001, help="first seed of the worlds")
     parser.add_argument("--rows-per-day", type=float, default=400_000)
+    parser.add_argument("--slice", type=int, default=30, help="minutes of a simulated slice")
     parser.add_argument("--days", type=int, default=28, help="that a world is watched")
     parser.add_argument("--cells", type=Path, default=Path("out/detection.jsonl"))
     parser.add_argument("--plot", type=Path, help="calibration plot; default: beside --json")
@@ -93,6 +94,7 @@ def _sets(asked: Any) -> Iterator[Chosen]:
     for kind in ("week", "quiet", "drift", "promotions"):
         for _ in range(getattr(asked, kind if kind != "week" else "weeks")):
             key = (kind, seed, asked.days, asked.rows_per_day)
+            key += (asked.slice,) if asked.slice != 30 else ()
             yield key, kind, lambda key=key: simulated(*key)
             seed += 1
 
@@ -249,13 +251,15 @@ def _scored(data: DataSet, found: Sequence[Incident]) -> dict[str, Any]:
     """What is counted of one method on one data set."""
     scores, length = _scores(data, found), data.config.settings.window.slice_length
     cases = [case for case in scores.cases if case.label.id in data.detectable]
-    outside = [i for i in found if not any(_near(i, label, length) for label in data.labels)]
+    outside = [i for i in found if not any(_near(i, label) for label in data.labels)]
     return {
         "cases": len(cases),
         "any": sum(c.right_any for c in cases),
         "first": sum(c.right_first for c in cases),
         "exact": sum(_exact_soon(c.label, c.reported, length) for c in cases),
         "delays": [c.delay / length for c in cases if c.delay is not None],
+        "minutes": {c.label.id: _minutes(c.delay) for c in cases},
+        "strong": sorted(data.strong),
         "missed": [c.label.id for c in cases if not c.right_any],
         "wrong_first": [c.label.id for c in cases if c.right_any and not c.right_first],
         "quiet_days": scores.quiet_days,
@@ -265,9 +269,13 @@ def _scored(data: DataSet, found: Sequence[Incident]) -> dict[str, Any]:
     }
 
 
-def _near(incident: Incident, label: Label, length: timedelta) -> bool:
+def _minutes(delay: timedelta | None) -> float | None:
+    return None if delay is None else delay / timedelta(minutes=1)
+
+
+def _near(incident: Incident, label: Label) -> bool:
     """Began in the time of a label (of any outcome), or within the day that still sees it."""
-    return label.start < incident.opened_at <= label.end + 48 * length
+    return label.start < incident.opened_at <= label.end + timedelta(days=1)
 
 
 def _exact_soon(label: Label, reported: Sequence[Incident], length: timedelta) -> bool:
@@ -304,6 +312,12 @@ def _row(
 
     weeks = [c["methods"].get(method) for c in mine if c["kind"] == "week"]
     delays = [d for scored in weeks if scored for d in scored["delays"]]
+    minutes = [
+        (np.inf if taken is None else taken, label in scored["strong"])
+        for scored in weeks
+        if scored
+        for label, taken in scored.get("minutes", {}).items()
+    ]
     f1 = [t["f1"].get(method) for t in tables.values()]
     return {
         "method": method,
@@ -315,11 +329,18 @@ def _row(
         "first w": of("week", "first"),
         "exact": of("week", "exact"),
         "delay": f"{np.mean(delays):.1f}" if delays else "–",
+        "minutes": _median([taken for taken, _ in minutes]),
+        "strong": _median([taken for taken, strong in minutes if strong]),
         "false/week": weekly("quiet"),
         "drift": weekly("drift"),
         "promo": weekly("promotions"),
         "rca F1": "–" if not f1 or f1[0] is None else f"{f1[0]:.3f}",
     }
+
+
+def _median(minutes: Sequence[float]) -> str:
+    """From the beginning to the first right alarm; what was missed never came."""
+    return f"{np.median(minutes):.0f} ({len(minutes)})" if minutes else "–"
 
 
 def _public(cell: dict[str, Any]) -> dict[str, Any]:

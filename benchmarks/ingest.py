@@ -21,15 +21,15 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 
+from benchmarks._bookings import configured
 from benchmarks._report import arguments, machine, publish
-from monitor.config import Config, load
+from monitor.config import Config
 from monitor.edge.files import FileSource
 from monitor.simulation.files import json_lines
 from monitor.simulation.world import SLICE, World
 from monitor.vocabulary import Vocabulary
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-CONFIG = Path("examples/bookings/monitor.toml")
 
 
 def main() -> None:
@@ -41,7 +41,7 @@ def main() -> None:
     where = machine()
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    config = load(CONFIG, {})
+    config = configured()
     rows = []
     with TemporaryDirectory() as folder:
         for path in _files(Path(folder), asked.rows):

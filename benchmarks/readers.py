@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._bookings import configured
 from benchmarks._report import arguments, machine, publish
 from benchmarks.tick import _slice
-from monitor.config import load
 from monitor.domain import Cause, Finding, Incident, Method, Severity, State
 from monitor.edge.http import serve
 from monitor.edge.metrics import Metrics
@@ -36,7 +36,6 @@ from monitor.session import Session
 from monitor.simulation.world import SLICE, World
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-CONFIG = Path("examples/bookings/monitor.toml")
 INCIDENTS = 1000
 READERS = 50
 REST_SECONDS = 1.0
@@ -59,7 +58,7 @@ def main() -> None:
 def _measure(
     folder: Path, rows_per_day: float, days: float, seconds: float
 ) -> tuple[list[dict[str, Any]], int]:
-    config = load(CONFIG, {})
+    config = configured()
     store = open_store(f"sqlite:///{folder / 'monitor.db'}")
     session = Session(config.settings, store)
     monitor = session.monitor

@@ -63,7 +63,7 @@ def main() -> None:
 
 def configure(folder: Path, *, wide: bool) -> None:
     """The bookings' configuration, reading from the folder."""
-    text = CONFIG.read_text()
+    text = CONFIG.read_text().replace('slice_length = "5m"', 'slice_length = "30m"')
     text = text.replace('"bookings*.parquet", "bookings*.jsonl"', f'"{folder}/bookings*.parquet"')
     if wide:
         first = '  { name = "agent_office", tier = "place" },\n'

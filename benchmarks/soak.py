@@ -16,8 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks._bookings import configured
 from benchmarks._report import arguments, machine, publish
-from monitor.config import load
 from monitor.domain import Notification
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers.outbox import Outbox
@@ -30,7 +30,6 @@ from monitor.simulation.plan import plan_incidents
 from monitor.simulation.world import SLICE, World
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-CONFIG = Path("examples/bookings/monitor.toml")
 HISTORY = timedelta(days=7)
 FULL_AFTER = 10
 """Days until every retention has begun to delete."""
@@ -68,7 +67,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     ticks = 0
     with TemporaryDirectory() as folder:
-        config = load(CONFIG, {})
+        config = configured()
         logs, path = Path(folder, "logs"), Path(folder, "store.db")
         logs.mkdir()
         detection = replace(config.settings.detection, history=HISTORY)

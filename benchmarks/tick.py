@@ -7,7 +7,9 @@ the same clock around an empty tick: a monitor without rows.
 
 from __future__ import annotations
 
+import resource
 from argparse import BooleanOptionalAction
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,8 +17,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from benchmarks._bookings import configured
 from benchmarks._report import arguments, machine, publish
-from monitor.config import load
+from monitor.config import Config
 from monitor.diagnosis import Monitor
 from monitor.domain import MISSING
 from monitor.edge.files import FileSource
@@ -29,20 +32,20 @@ from monitor.slices import Slice, empty
 from monitor.vocabulary import Vocabulary
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
-CONFIG = Path("examples/bookings/monitor.toml")
 
 
 def main() -> None:
     """Run the benchmark."""
     parser = arguments(__doc__ or "")
     parser.add_argument("--rows-per-day", type=float, default=2_000_000)
-    parser.add_argument("--ticks", type=int, default=16, help="measured ticks")
+    parser.add_argument("--slice", type=int, default=30, help="minutes of a slice")
+    parser.add_argument("--ticks", type=int, default=16, help="measured half hours")
     parser.add_argument("--days", type=float, default=2.25, help="history before them")
     parser.add_argument("--split", type=int, default=1, help="values that every value becomes")
     parser.add_argument("--graph", action=BooleanOptionalAction, default=True, help="with LEAST")
     asked = parser.parse_args()
     where = machine()
-    config = load(CONFIG, {})
+    config = configured(timedelta(minutes=asked.slice))
     learner = replace(config.settings.learner, max_nodes=1000 * asked.split)
     settings = replace(config.settings, learner=learner)
     unsplit = Vocabulary(settings.schema)
@@ -59,19 +62,22 @@ def main() -> None:
     whole: list[float] = []
     nodes = rows = 0
     at = START
+    memory: list[float] = []
     while at < START + timedelta(days=asked.days) + measured:
-        piece = _slice(world, at, config, unsplit)
-        if asked.split > 1:
-            piece = _split(piece, unsplit, vocabulary, asked.split)
         if asked.graph and at == START + timedelta(days=asked.days) - SLICE:
             # the tick before the measured ones fits cold
             monitor.learner = LeastLearner(settings.schema, settings.learner)
-        tick = monitor.tick(piece)
-        if at >= START + timedelta(days=asked.days):
-            for stage, value in tick.diagnosis.seconds.items():
-                seconds.setdefault(stage, []).append(value)
-            whole.append(sum(tick.diagnosis.seconds.values()))
-            nodes, rows = tick.diagnosis.nodes, tick.diagnosis.rows
+        if at.hour == 0 and at.minute == 0:
+            memory.append(_resident_mb())
+        for piece in _slices(world, at, config, unsplit):
+            if asked.split > 1:
+                piece = _split(piece, unsplit, vocabulary, asked.split)
+            tick = monitor.tick(piece)
+            if at >= START + timedelta(days=asked.days):
+                for stage, value in tick.diagnosis.seconds.items():
+                    seconds.setdefault(stage, []).append(value)
+                whole.append(sum(tick.diagnosis.seconds.values()))
+                nodes, rows = tick.diagnosis.nodes, tick.diagnosis.rows
         at += SLICE
     found = [str(i.finding.cause) for i in monitor.open_incidents()]
     rest = np.array(whole) - np.array(seconds["fit"])
@@ -80,7 +86,7 @@ def main() -> None:
     nothing = [
         sum(
             idle.tick(
-                empty(piece.start + np.timedelta64(SLICE) * k, *width)
+                empty(piece.start + np.timedelta64(settings.window.slice_length) * k, *width)
             ).diagnosis.seconds.values()
         )
         for k in range(1, 20)
@@ -91,16 +97,24 @@ def main() -> None:
         _row("do nothing", np.array(nothing)),
     ]
     title = f"{asked.rows_per_day:,.0f} rows a day ({rows:,} in the last slice), {nodes} nodes"
-    publish(title, rows_out, where | {"nodes": nodes, "open": found}, asked.json)
+    more = {"nodes": nodes, "open": found, "slice_minutes": asked.slice, "resident_mb": memory}
+    publish(title, rows_out, where | more, asked.json)
 
 
-def _slice(world: World, at: datetime, config, vocabulary: Vocabulary) -> Slice:  # type: ignore[no-untyped-def]
+def _resident_mb() -> float:
+    """Memory of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return round(pages * resource.getpagesize() / 1e6, 1)
+
+
+def _slices(world: World, at: datetime, config: Config, vocabulary: Vocabulary) -> Iterator[Slice]:
+    """Half an hour of the world."""
     with TemporaryDirectory() as folder:
         path = write(world.slice(at), at, Path(folder), "parquet")
         source = FileSource(config, vocabulary, [str(path)], follow=False)
         schema, window = config.settings.schema, config.settings.window
         data = gather(source.batches(), schema, window, datetime.now(UTC) + timedelta(days=3650))
-        return next(iter(data.slices(window)))
+        yield from data.slices(window)
 
 
 def _split(piece: Slice, before: Vocabulary, after: Vocabulary, parts: int) -> Slice:

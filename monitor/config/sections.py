@@ -242,7 +242,7 @@ class DetectionSection(Section):
     horizons: list[Span] | None = Field(
         default=None,
         min_length=1,
-        description="Lengths of the recent past that are judged, ascending: `[\"5m\", \"2h\"]`, or "
+        description='Lengths of the recent past that are judged, ascending: `["5m", "2h"]`, or '
         "numbers of slices. Left out: a slice, 5 m, 30 m, 2 h, 6 h and 1 d; where a slice is half "
         "an hour or longer, 1, 2, 4, 12 and 48 slices. They are cut to the window.",
     )
