@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--drift", type=int, default=1, help="… in which rates wander doubly")
     parser.add_argument("--promotions", type=int, default=1, help="… with promotions")
     parser.add_argument("--paper", action=_flag(), default=True, help="LEAST, and the paper's test")
+    parser.add_argument("--peers", action=_flag(), default=True, help="and tables of leaves")
     parser.add_argument("--seed", type=int, default=7001, help="first seed of the worlds")
     parser.add_argument("--rows-per-day", type=float, default=400_000)
     parser.add_argument("--slice", type=int, default=30, help="minutes of a simulated slice")
@@ -60,10 +61,11 @@ def main() -> None:
     bench = _Bench(Cells(asked.cells), asked.any_sources, asked.paper)
     chosen = list(_sets(asked))
     results = [bench.product(*one) for one in chosen]
-    thresholds = bench.thresholds(asked.data)
-    against = [bench.peers(*one, thresholds) for one in chosen]
-    tables = bench.tables(asked.data / "rca")
-    rows = [_row(method, results, against, tables) for method in METHODS]
+    thresholds = bench.thresholds(asked.data) if asked.peers else {}
+    against = [bench.peers(*one, thresholds) for one in chosen] if asked.peers else []
+    tables = bench.tables(asked.data / "rca") if asked.peers else {}
+    methods = METHODS if asked.peers else [m.value for m in Method]
+    rows = [_row(method, results, against, tables) for method in methods]
     where |= {
         "sources": bench.sources,
         "thresholds": thresholds,

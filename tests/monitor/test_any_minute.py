@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from monitor.baseline import SAMPLE_ROWS
 from monitor.config import load
 from monitor.diagnosis import Monitor, Tick
 from monitor.domain import Change, Settings, State
@@ -19,7 +20,7 @@ from monitor.slices import Slice, aggregate, slice_starts
 from tests.monitor.towns import HALF_HOUR, MIDNIGHT, SCHEMA, Outage, Town
 
 MINUTE = timedelta(minutes=1)
-BEGINS, ENDS = MIDNIGHT + 16 * HALF_HOUR, MIDNIGHT + 19 * HALF_HOUR
+BEGINS, ENDS = MIDNIGHT + 6 * HALF_HOUR, MIDNIGHT + 8 * HALF_HOUR
 
 
 def configured(tmp_path: Path, text: str) -> Settings:
@@ -28,7 +29,7 @@ def configured(tmp_path: Path, text: str) -> Settings:
     schema = '[schema]\ntime = "at"\nattributes = ["office"]\noutcomes = ["pay"]\n'
     path.write_text(schema + text)
     settings = load(path, {}).settings
-    detection = replace(settings.detection, learning=timedelta(hours=6))
+    detection = replace(settings.detection, learning=timedelta(hours=2))
     return replace(settings, schema=SCHEMA, detection=detection)
 
 
@@ -64,30 +65,32 @@ class Counting:
     def restore(self, arrays: dict[str, np.ndarray]) -> None: ...
 
 
-@pytest.mark.parametrize(("minutes", "rows"), [(1, 600), (5, 1500), (10, 1500), (30, 1500)])
+@pytest.mark.parametrize(("minutes", "rows"), [(1, 3000), (5, 1500), (10, 1500), (30, 1500)])
 def test_an_outage_is_told_at_the_first_slice_that_shows_it(
     tmp_path: Path, minutes: int, rows: int
 ) -> None:
     settings = configured(tmp_path, f'[window]\nslice_length = "{minutes}m"\n')
-    town = Town((Outage(16, 18, cause={"airline": "AC"}),), rows=rows)
+    town = Town((Outage(6, 7, cause={"airline": "AC"}),), rows=rows)
+    length = 10 if minutes == 1 else 16  # half hours; ticks of a minute are many
     learner = Counting()
     watcher = Monitor(settings, town.vocabulary(), learner)
-    ticks: list[Tick] = [watcher.tick(piece) for piece in cut(town, settings, 26)]
+    ticks: list[Tick] = [watcher.tick(piece) for piece in cut(town, settings, length)]
     news = [n for tick in ticks for n in tick.news]
-    assert [n.change for n in news if n.change is not Change.WORSENED] == [
-        Change.OPENED,
-        Change.RESOLVED,
-    ]
-    (incident,) = ticks[-1].incidents
-    assert str(incident.finding.cause) == "airline=AC"
-    late = news[0].at - BEGINS
-    assert late == minutes * MINUTE if minutes > 1 else late <= 5 * MINUTE
-    assert incident.state is State.RESOLVED
-    assert ENDS < incident.resolved_at <= ENDS + timedelta(hours=3)
+    assert news[0].at == BEGINS + minutes * MINUTE
+    assert news[0].change is Change.OPENED
+    opened = {str(n.incident.finding.cause): n.at for n in news if n.change is Change.OPENED}
+    # a single minute may not tell the airline from everything yet
+    assert opened.keys() - {"everything"} == {"airline=AC"}
+    assert opened["airline=AC"] <= BEGINS + max(minutes, 5) * MINUTE
+    if minutes > 1:
+        assert len(opened) == 1
+        (incident,) = ticks[-1].incidents
+        assert incident.state is State.RESOLVED
+        assert ENDS < incident.resolved_at <= ENDS + timedelta(hours=3)
     # the graph is learned every half hour, however many ticks there are
-    assert 26 <= learner.asked <= 27
+    assert length <= learner.asked <= length + 1
     failures = sum(lesson.failures.sum() for lesson in watcher.history.taught)
-    assert failures == sum(int((p.weight @ p.failed).sum()) for p in cut(town, settings, 26))
+    assert failures == sum(int((p.weight @ p.failed).sum()) for p in cut(town, settings, length))
 
 
 def test_history_samples_exposure_by_time(tmp_path: Path) -> None:
@@ -104,8 +107,8 @@ def test_history_samples_exposure_by_time(tmp_path: Path) -> None:
         values = np.concatenate([lesson.values for lesson in lessons])
         shares[minutes] = np.bincount(values[:, 1], exposure, 6) / exposure.sum()
         assert exposure.sum() == pytest.approx(4 * 6000)
-    assert kept[1] == pytest.approx(kept[30], rel=0.1)
-    assert kept[5] == pytest.approx(kept[30], rel=0.1)
+    assert kept[30] <= kept[1] <= 1.1 * 4 * SAMPLE_ROWS  # of 24,000
+    assert kept[30] <= kept[5] <= 1.1 * 4 * SAMPLE_ROWS
     np.testing.assert_allclose(shares[1], shares[30], atol=0.03)
 
 
