@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from time import perf_counter
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -51,11 +50,11 @@ from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
 from monitor.significance import surcharge, thresholds
 from monitor.slices import Slice, aggregate, merge
+from monitor.stopwatch import Stopwatch
 from monitor.vocabulary import Vocabulary
 from monitor.window import QUANTUM, Horizons
 
-REFIT_TURNS = 12
-"""Every outcome's baseline is fitted anew after so many fits, one outcome at a time."""
+REFIT_TURNS = 12  # fits, until it is an outcome's turn again
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class Monitor:
         self._cell_attributes = tuple(i for i, a in enumerate(schema.attributes) if not a.is_code)
         slots = round(timedelta(days=1) / window.slice_length)
         self._pace = window.slices_in(settings.learner.every)
-        half_hour = window.per_half_hour
+        self._near = near = window.per_half_hour  # slices in half an hour
         self._counted = frozenset(
             o for o, name in enumerate(schema.outcomes) if name in schema.counted
         )
@@ -98,15 +97,13 @@ class Monitor:
         """Attributes that only failures have: of these, missing is no value."""
         self.nodes = Nodes(attributes, window, self.coded)
         self.naming = Naming(schema, vocabulary, self.nodes)
-        self.history = History(
-            detection.history, slots, window.length, detection.learning, half_hour
-        )
+        self.history = History(detection.history, slots, window.length, detection.learning, near)
         self.tables = Horizons(self._cell_attributes, outcomes, detection.horizons)
         self.gram = GramSum(attributes, outcomes)
         self.window: deque[Coded] = deque()
         self.failures: deque[Failures] = deque()
         self.dispersion = Dispersion(
-            outcomes, detection.horizons, counted=self._counted, half_hour=half_hour
+            outcomes, detection.horizons, counted=self._counted, half_hour=near
         )
         self.baseline: Baseline | None = None
         self.judged: frozenset[int] = frozenset()
@@ -130,7 +127,7 @@ class Monitor:
 
     def tick(self, piece: Slice) -> Tick:
         """Take in the newest slice and diagnose the window that it ends."""
-        clock = _Stopwatch()
+        clock = Stopwatch()
         settings = self.settings
         piece = self._said(piece)
         coded = self._take_in(piece)
@@ -280,8 +277,7 @@ class Monitor:
     def lesson(self, piece: Slice, expected: np.ndarray) -> Taught:
         """What a scored slice teaches."""
         total = exposure(piece) @ expected
-        half_hour = self.settings.window.per_half_hour
-        return teach(piece, self.slot(piece), self.weekday(piece), total, half_hour=half_hour)
+        return teach(piece, self.slot(piece), self.weekday(piece), total, half_hour=self._near)
 
     def push(self, coded: Coded) -> None:
         """Move every window on by one slice, which is already scored.
@@ -385,7 +381,7 @@ class Monitor:
         while past and not len(past[-1].exposure):
             past.pop()
         # of the half hour that it lies in: a minute is empty by chance here and there
-        near = self.settings.window.per_half_hour
+        near = self._near
         usual = [len(t.exposure) > 0 for t in past if t.slot // near == slot // near][-7 * near :]
         return len(usual) >= 2 * near and all(usual)
 
@@ -601,16 +597,3 @@ class Monitor:
             self.rewritten.append(coded)
             return True
         return False
-
-
-class _Stopwatch:
-    """Wall time by stage: reported, never decided upon."""
-
-    def __init__(self) -> None:
-        self._last = perf_counter()
-        self.seconds: dict[str, float] = {}
-
-    def lap(self, stage: str) -> None:
-        now = perf_counter()
-        self.seconds[stage] = now - self._last
-        self._last = now
