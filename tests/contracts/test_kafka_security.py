@@ -153,7 +153,7 @@ def test_a_wrong_password_and_an_unknown_authority_are_told(
     for settings, said in ((SASL, "uthentication failed"), (trusting, "CERTIFICATE_VERIFY_FAILED")):
         source, told = secured.open(**settings), ""
         deadline = time.monotonic() + 90
-        # On a busy machine the client may notice the closed socket before the broker's answer.
+        # On a busy machine a first attempt may run out of time; every one that does not tells why.
         while said not in told:
             assert time.monotonic() < deadline, told
             with pytest.raises(SourceAwayError, match=r"Kafka at 127.*cannot be read: ") as away:
