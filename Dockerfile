@@ -1,5 +1,6 @@
-# syntax=docker/dockerfile:1
 # docker build -t least-monitor .
+# docker build -t least-monitor-reading --build-arg REQUIREMENTS=requirements-reading.txt .
+#   for who only reads a store (incidents, explain, graph, silence, store): what learns is not in it.
 # Pin the base by digest where you build: --build-arg BASE=python:3.12-slim-bookworm@sha256:…
 ARG BASE=python:3.12-slim-bookworm
 
@@ -8,10 +9,14 @@ WORKDIR /src
 RUN python -m venv /opt/least-monitor
 # Requirements first: they change seldom, and the layer is the big one. Every package is pinned by hash.
 # Kafka's client, PostgreSQL's driver and Apprise are among them; numba (190 MB) is not, since the
-# monitor learns with TensorFlow. TensorFlow's C++ headers (290 MB) serve only who builds operations.
-COPY requirements.txt .
+# monitor learns with TensorFlow. TensorFlow's C++ headers (290 MB) and libclang (61 MB) serve only who
+# builds operations, what packages bring to test themselves (60 MB) nobody here.
+ARG REQUIREMENTS=requirements.txt
+COPY ${REQUIREMENTS} requirements.txt
 RUN /opt/least-monitor/bin/pip install --no-cache-dir --require-hashes -r requirements.txt \
-    && rm -rf /opt/least-monitor/lib/python3*/site-packages/tensorflow/include
+    && rm -rf /opt/least-monitor/lib/python3*/site-packages/tensorflow/include \
+        /opt/least-monitor/lib/python3*/site-packages/clang \
+    && find /opt/least-monitor/lib/python3*/site-packages -name tests -prune -exec rm -rf {} +
 COPY pyproject.toml README.md LICENSE ./
 COPY least least
 COPY monitor monitor

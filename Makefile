@@ -7,6 +7,9 @@
 # make docs    the site, strictly, into out/site
 # make release wheel, sdist, what they are made of (SBOM) and their digests, in dist/; the library's wheel
 # make bench   all benchmarks; rows in out/*.json
+# make images  the image, one for reading only, and those of the stand; starts it, breaks it, stops it. As root it
+#              brings a Docker engine where there is none, and makes its base where no registry is reached
+# make stand   with these: Kafka, PostgreSQL, Prometheus, Alertmanager, two monitors; an incident, a killed leader
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MAKEFLAGS += --no-print-directory
@@ -19,7 +22,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py benchmarks/soak.py,$(wildcard benchmarks/*.py)))
 
-.PHONY: docs release sbom help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
+.PHONY: images stand docs release sbom help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -75,6 +78,8 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gene
 requirements: $(VENV)/.dev
 	@$(COMPILE) pyproject.toml --extra postgres --extra apprise -o requirements.txt
 	@$(COMPILE) pyproject.toml --extra postgres --extra apprise --group dev -c requirements.txt -o requirements-dev.txt
+	@echo setuptools | $(COMPILE) pyproject.toml - --extra postgres --overrides requirements-reading.in \
+		-c requirements.txt -o requirements-reading.txt  # setuptools makes the package; TensorFlow brought it
 
 # Draft the next revision of the store's tables: make migration SAYS="silences".
 migration: $(VENV)/.dev
@@ -102,6 +107,13 @@ release: sbom
 
 dashboards: $(VENV)/.dev
 	@$(BIN)/python -m dashboards.generate
+
+# Each is one run of the engine.
+images:
+	@deploy/engine bash -c 'deploy/make-images && python3 deploy/try_image.py'
+
+stand:
+	@deploy/engine python3 deploy/stand.py
 
 clean:
 	rm -rf build packages/least/build packages/least/*.egg-info dist out .coverage coverage.xml .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -84,7 +84,7 @@ def simulate(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="First half hour, ISO with zone (2026-01-05T00:00Z; paced: now)."),
+        typer.Option(help="First half hour, ISO with zone (2026-01-05T00:00Z; paced: so that it ends now)."),
     ] = None,
     quiet_days: Annotated[
         float | None,
@@ -103,7 +103,7 @@ def simulate(
         raise typer.BadParameter("name a directory to write into", param_hint="--output")
     if demo:
         rows_per_day, days, incidents, promotions = 100_000, 1, 1, 1
-    first = _first_slice(start, paced=pace is not None)
+    first = _first_slice(start, days, pace)
     quiet = quiet_days if quiet_days is not None else min(2.0, days / 2)
     try:
         world = World(seed, rows_per_day)
@@ -132,9 +132,12 @@ def simulate(
     _show(planned, output)
 
 
-def _first_slice(start: str | None, *, paced: bool) -> datetime:
+def _first_slice(start: str | None, days: float, pace: float | None) -> datetime:
+    """A paced world catches up with the clock at its end: it never writes what is still to come."""
     if start is None:
-        at = datetime.now(UTC) if paced else DEFAULT_START
+        at = DEFAULT_START
+        if pace is not None:
+            at = datetime.now(UTC) - timedelta(days=days) * max(0.0, 1 - 1 / pace)
         return at.replace(minute=at.minute // 30 * 30, second=0, microsecond=0)
     try:
         at = datetime.fromisoformat(start)

@@ -334,6 +334,18 @@ def test_a_paced_world_takes_its_time(tmp_path) -> None:
     assert names == ["bookings-20260105T0030Z.parquet", "bookings-20260105T0100Z.parquet"]
 
 
+def test_a_world_faster_than_life_never_tells_the_future(tmp_path) -> None:
+    """A monitor sets aside what is stamped more than an hour ahead of the clock."""
+    arguments = ("--days", "0.25", "--incidents", "0", "--rows-per-day", "1000", "--pace", "36000")
+    assert run(*arguments, "-o", str(tmp_path)).exit_code == 0
+    newest = max(
+        pq.read_table(path, columns=["time"]).column("time").to_pylist()[-1]
+        for path in tmp_path.glob("bookings-*")
+    )
+    now = datetime.now(UTC)
+    assert now - timedelta(hours=1) < newest < now
+
+
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
