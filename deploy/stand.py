@@ -1,8 +1,8 @@
-"""Run the stand of deploy/compose on the host's network, and show what it promises: `make stand`.
+"""Run the stand of deploy/compose on the host's network and show what it promises: `make stand`.
 
-The demo platform writes into Kafka, two monitors watch, an incident reaches Alertmanager, Prometheus
-scrapes both, the leader is killed and the standby goes on. Ends with 1 if anything is not so; whatever
-was started is stopped, and its volumes are removed.
+The demo platform writes into Kafka, two monitors watch, an incident reaches Alertmanager,
+Prometheus scrapes both, the leader is killed and the standby goes on. Ends with 1 if anything is
+not so; whatever was started is stopped, and its volumes are removed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import secrets
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from shown import ROOT, NotShownError, Shown, get, metric, run, status
 
@@ -42,6 +42,11 @@ def main() -> int:
     return 0
 
 
+def alone(names: list[str]) -> list[str]:
+    """The names, if it is one."""
+    return names if len(names) == 1 else []
+
+
 def make_secrets() -> None:
     """Those that the head of compose.yaml asks for, unless they are there."""
     SECRETS.mkdir(exist_ok=True)
@@ -60,6 +65,7 @@ class Stand:
 
     def __init__(self) -> None:
         self.shown, self.began = Shown(), time.monotonic()
+        self.leader = self.other = ""
         self.token = (SECRETS / "token").read_text()
         plugin = subprocess.run(["docker", "compose", "version"], capture_output=True)
         self.program = ["docker-compose"] if plugin.returncode else ["docker", "compose"]
@@ -71,12 +77,14 @@ class Stand:
 
     def logs(self) -> str:
         """The ends of all logs."""
-        return self.compose("logs", "--tail", "15")
+        return self.compose("logs", "--no-color", "--tail", "15")
 
     def metrics(self, name: str) -> str:
+        """Of that monitor."""
         return str(get(f"{MONITORS[name]}/metrics", self.token))
 
     def leads(self, name: str) -> bool:
+        """It says so."""
         return metric(self.metrics(name), "least_monitor_leader") == 1
 
     def incidents(self, name: str) -> dict[str, dict[str, Any]]:
@@ -90,33 +98,33 @@ class Stand:
 
     def asked(self, expression: str) -> list[float]:
         """The values that Prometheus has."""
-        answer = get(f"{PROMETHEUS}/api/v1/query?query={expression}")
+        answer = get(f"{PROMETHEUS}/api/v1/query?query={quote(expression)}")
         return [float(one["value"][1]) for one in answer["data"]["result"]]
 
     def starts(self) -> None:
         """Everything comes up; one monitor leads."""
         self.compose("up", "-d", "--no-build", *SERVERS)
-        self.shown.say("kafka, postgres, alertmanager, prometheus, two monitors and the world are up")
-
-        def leader() -> str | None:
-            both = {name: self.leads(name) for name in MONITORS}
-            return next((n for n, leads in both.items() if leads), None) if sum(both.values()) == 1 else None
-
-        self.leader = self.shown.once("one leads, the other stands by: {} leads", leader, 60)
+        self.shown.say("Kafka, PostgreSQL, Alertmanager, Prometheus, two monitors, the world: up")
+        (self.leader,) = self.shown.once(
+            "one leads, the other stands by: {0[0]} leads",
+            lambda: alone([name for name in MONITORS if self.leads(name)]),
+            60,
+        )
         (self.other,) = MONITORS.keys() - {self.leader}
 
     def watches(self) -> None:
         """Bookings arrive; both are scraped."""
-        rows = "least_monitor_rows_total"
         self.shown.once(
-            "the platform writes, the leader reads: {:,.0f} rows",
-            lambda: metric(self.metrics(self.leader), rows) > 1000 and metric(self.metrics(self.leader), rows),
+            "the platform writes, the leader judges: {:,.0f} rows",
+            lambda: metric(self.metrics(self.leader), "least_monitor_rows_total"),
             60,
         )
         self.shown.once(
             "Prometheus scrapes both and has the rules",
-            lambda: self.asked('up{job="least-monitor"}') == [1, 1]
-            and get(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"],
+            lambda: (
+                self.asked('up{job="least-monitor"}') == [1, 1]
+                and get(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
+            ),
             60,
         )
 
@@ -164,9 +172,9 @@ class Stand:
             60,
         )
         listed = run(
-            "docker", "run", "--rm", "--network=host", "--read-only", "--tmpfs", "/tmp", "--add-host",
-            "postgres:127.0.1.2", "least-monitor-reading", "incidents", "--store",
-            (SECRETS / "store-url").read_text(), "--limit", "3",
+            "docker", "run", "--rm", "--network=host", "--read-only", "--tmpfs", "/tmp",
+            "--add-host", "postgres:127.0.1.2", "least-monitor-reading",
+            "incidents", "--store", (SECRETS / "store-url").read_text(), "--limit", "3",
         )  # fmt: skip
         self.shown.say("the image for reading lists the incidents")
         print(listed)
@@ -175,8 +183,9 @@ class Stand:
         """Both monitors end by themselves when they are told to."""
         self.compose("stop", *MONITORS)
         for name in MONITORS:
-            container = self.compose("ps", "-q", "-a", name) if "compose" in self.program else self.compose("ps", "-q", name)
-            code = run("docker", "inspect", "-f", "{{.State.ExitCode}}", container.strip())
+            mine = ("--filter", f"label=com.docker.compose.service={name}")
+            container = run("docker", "ps", "--all", "--quiet", *mine).strip()
+            code = run("docker", "inspect", "-f", "{{.State.ExitCode}}", container)
             if code.strip() != "0":
                 raise NotShownError(f"{name} ended with {code}")
         self.shown.say("both monitors ended by themselves")

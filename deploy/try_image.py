@@ -1,7 +1,7 @@
-"""Start the monitor's image as it is meant to run, break it, stop it: `make images` ends with this.
+"""Start the monitor's image as it is meant to run, break it, stop it: the end of `make images`.
 
-Read-only, as nobody in particular (10001), without capabilities, on the host's network. Ends with 1 if
-anything is not as it should be; the container and its volume are removed.
+Read-only, as user 10001, without capabilities, on the host's network. Ends with 1 if anything is
+not as it should be; the container and its volume are removed.
 """
 
 from __future__ import annotations
@@ -49,6 +49,16 @@ def inspected(what: str) -> str:
     return run("docker", "inspect", "-f", f"{{{{{what}}}}}", NAME).strip()
 
 
+def health(what: str) -> bool:
+    """So the engine says."""
+    return inspected(".State.Health.Status") == what
+
+
+def ended(code: int) -> bool:
+    """By itself, with this code."""
+    return inspected(".State.Running") == "false" and inspected(".State.ExitCode") == str(code)
+
+
 def tried(folder: Path, shown: Shown) -> None:
     """Everything, in order.
 
@@ -60,7 +70,8 @@ def tried(folder: Path, shown: Shown) -> None:
     for path in (folder, folder / "bookings"):
         path.chmod(0o777)
     made = ("-v", f"{folder}/bookings:/bookings")
-    run("docker", "run", "--rm", *HARDENED, *made, "least-monitor", "simulate", "--demo", "-o", "/bookings")
+    demo = ("least-monitor", "simulate", "--demo", "-o", "/bookings")
+    run("docker", "run", "--rm", *HARDENED, *made, *demo)
     shown.say("the image makes a day of bookings")
 
     run(
@@ -68,7 +79,7 @@ def tried(folder: Path, shown: Shown) -> None:
         "-v", f"{folder}/monitor.toml:/etc/least-monitor/monitor.toml:ro", *made,
         "--health-interval=1s", "--health-start-period=0s", "least-monitor",
     )  # fmt: skip
-    shown.once("healthy, says the engine", lambda: inspected(".State.Health.Status") == "healthy", 120)
+    shown.once("healthy, says the engine", lambda: health("healthy"), 120)
     ready = f"{ADDRESS}/readyz"
     shown.once("ready: the window is rebuilt", lambda: status(ready)[0] == 200, 60)
     user = run("docker", "exec", NAME, "id", "-u").strip()
@@ -81,15 +92,15 @@ def tried(folder: Path, shown: Shown) -> None:
     shown.once("the store is back: ready", lambda: status(ready)[0] == 200, 60)
 
     run("docker", "kill", "--signal", "STOP", NAME)
-    shown.once("hung: unhealthy", lambda: inspected(".State.Health.Status") == "unhealthy", 60)
+    shown.once("hung: unhealthy", lambda: health("unhealthy"), 60)
     run("docker", "kill", "--signal", "CONT", NAME)
-    shown.once("goes on: healthy", lambda: inspected(".State.Health.Status") == "healthy", 60)
+    shown.once("goes on: healthy", lambda: health("healthy"), 60)
 
     run("docker", "kill", NAME)
     run("docker", "start", NAME)
     shown.once("killed and started on its store: ready", lambda: status(ready)[0] == 200, 60)
     run("docker", "stop", "--time", "60", NAME)
-    if inspected(".State.ExitCode") != "0":
+    if not ended(0):
         raise NotShownError(f"it ended with {inspected('.State.ExitCode')}")
     shown.say("stopped; it ended by itself")
 
@@ -101,7 +112,7 @@ def tried(folder: Path, shown: Shown) -> None:
 
     (folder / "monitor.toml").write_text(CONFIGURATION.replace("paths", "path"))
     run("docker", "start", NAME)
-    shown.once("a bad configuration ends it with 78", lambda: inspected(".State.ExitCode") == "78", 60)
+    shown.once("a bad configuration ends it with 78", lambda: ended(78), 60)
 
 
 def refused(ready: str) -> bool:

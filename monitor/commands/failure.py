@@ -17,6 +17,7 @@ def mendable() -> Iterator[None]:
 
     With 78 if it is the configuration after all.
     """
+    from least import MissingExtraError
     from monitor.edge.http import ServeError
     from monitor.edge.notifiers.making import UnusableError
     from monitor.edge.source import SourceError
@@ -28,6 +29,6 @@ def mendable() -> Iterator[None]:
     except UnusableError as error:
         say(str(error), err=True)
         raise typer.Exit(BAD_CONFIGURATION) from None
-    except (SourceError, StoreError, ServeError, LabelError, OSError) as error:
+    except (SourceError, StoreError, ServeError, LabelError, MissingExtraError, OSError) as error:
         say(str(error), err=True)
         raise typer.Exit(1) from None

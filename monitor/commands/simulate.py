@@ -84,7 +84,9 @@ def simulate(
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="First half hour, ISO with zone (2026-01-05T00:00Z; paced: so that it ends now)."),
+        typer.Option(
+            help="First half hour, ISO with zone (2026-01-05T00:00Z; paced: so that it ends now)."
+        ),
     ] = None,
     quiet_days: Annotated[
         float | None,

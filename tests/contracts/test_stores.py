@@ -599,6 +599,18 @@ def test_a_dropped_connection_is_made_again(postgres: Postgres) -> None:
     store.close()
 
 
+@pytest.mark.service
+@pytest.mark.slow
+def test_a_database_made_without_a_locale_keeps_text(postgres: Postgres) -> None:
+    postgres.execute(
+        "CREATE DATABASE plain TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'",
+    )
+    store = open_store(f"postgresql+psycopg://{postgres.server}/plain")
+    store.commit(Work(position={"file": "größe.csv"}))
+    assert store.load().position == {"file": "größe.csv"}
+    store.close()
+
+
 def test_a_locked_store_says_who_might_hold_it(tmp_path: Path) -> None:
     from monitor.edge.store.sql import SqlStore
 

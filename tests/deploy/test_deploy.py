@@ -11,6 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pytest
 import typer
 import yaml
 
+from dashboards.generate import OPERATOR, prometheus_rule
 from monitor.cli import app
 from monitor.config import Config, load
 from tests.services.brokers import JARS, cannot
@@ -84,8 +86,12 @@ def parses(arguments: list[str]) -> str:
 # The image
 
 
-def test_the_linter_finds_nothing_in_the_dockerfile() -> None:
+def test_the_linter_finds_nothing_in_the_dockerfiles() -> None:
     assert run(program("hadolint"), "--no-color", ROOT / "Dockerfile") == ""
+    # Debian's current packages and its own accounts are what is wanted there.
+    tolerated = ("--ignore", "DL3008", "--ignore", "DL3066")
+    servers = COMPOSE / "images" / "Dockerfile"
+    assert run(program("hadolint"), "--no-color", *tolerated, servers) == ""
 
 
 def test_the_image_runs_as_nobody_and_is_asked_how_it_is() -> None:
@@ -105,24 +111,92 @@ def test_the_image_gets_what_it_needs_and_no_more() -> None:
         )
         for word in line.split()
     ]
+    copied.remove("${REQUIREMENTS}")
+    copied += ["requirements.txt", "requirements-reading.txt"]
     assert kept[0] == "*"
     assert {f"!{name}" for name in copied} == {one for one in kept if one.startswith("!")}
     assert all((ROOT / name).exists() for name in copied)
 
 
+def test_the_image_for_reading_has_the_same_packages_but_those_that_learn() -> None:
+    whole, reading = (
+        set(re.findall(r"^([^ \n#]+==\S+)", (ROOT / name).read_text(), re.M))
+        for name in ("requirements.txt", "requirements-reading.txt")
+    )
+    assert reading < whole
+    left_out = {pin.split("==")[0] for pin in whole - reading}
+    assert {"tensorflow-cpu", "statsmodels", "pandas"} <= left_out
+    assert {"sqlalchemy", "psycopg-binary", "setuptools"} <= {p.split("==")[0] for p in reading}
+
+
+def test_whoever_starts_a_monitor_from_the_image_for_reading_is_told_what_it_lacks(
+    tmp_path: Path,
+) -> None:
+    """What is not in that image cannot be imported here either."""
+    config = tmp_path / "monitor.toml"
+    config.write_text(
+        '[source]\npaths = ["*.csv"]\n[schema]\ntime = "at"\nattributes = ["a"]\n'
+        'outcomes = [{ name = "failed", when = \'b == "x"\' }]\n'
+    )
+    lacking = (
+        "import sys; sys.modules['tensorflow'] = None; from monitor.cli import main; "
+        f"sys.argv = ['least-monitor', 'run', '-c', {str(config)!r}]; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", lacking], capture_output=True, text=True, cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "needs tensorflow" in done.stderr
+
+
 # Compose
 
 
-def stand() -> dict[str, Any]:
-    return dict(yaml.safe_load((COMPOSE / "compose.yaml").read_text()))
+def stand(file: str = "compose.yaml") -> dict[str, Any]:
+    return dict(yaml.safe_load((COMPOSE / file).read_text()))
 
 
-def test_the_stand_is_a_compose_file() -> None:
+@pytest.mark.parametrize("file", ["compose.yaml", "compose.override.yaml", "host.yaml"])
+def test_the_stand_is_a_compose_file(file: str) -> None:
     package = find_spec("check_jsonschema")
     assert package is not None
     assert package.origin is not None
     schema = Path(package.origin).parent / "builtin_schemas" / "vendor" / "compose-spec.json"
-    jsonschema.Draft7Validator(json.loads(schema.read_text())).validate(stand())
+    jsonschema.Draft7Validator(json.loads(schema.read_text())).validate(stand(file))
+
+
+def test_what_is_run_here_is_what_is_shipped_on_the_host_s_network() -> None:
+    """`make stand` lays host.yaml over compose.yaml, and asks these addresses."""
+    shipped, here = stand()["services"], stand("host.yaml")["services"]
+    assert shipped.keys() - here.keys() == {"grafana"}, "it cannot be had as a package"
+    assert here.keys() <= shipped.keys()
+    names = stand("host.yaml")["x-at-home"]["extra_hosts"]
+    assert len(set(names.values())) == len(names), "two servers would fight for a port"
+    script = (DEPLOY / "stand.py").read_text()
+    made = re.findall(r"^FROM debian AS (\w+)", (COMPOSE / "images/Dockerfile").read_text(), re.M)
+    for name, service in here.items():
+        assert service["network_mode"] == "host", name
+        assert service["extra_hosts"] == names, name
+        if name in made:
+            assert service["image"] == f"least-monitor-{name}"
+        else:
+            assert shipped[name]["image"] == "least-monitor"
+        assert f'"{name}"' in script
+    for name, address in names.items():
+        if name in ("monitor", "standby"):
+            assert here[name]["environment"]["LEAST_MONITOR__HTTP__HOST"] == address
+        if name not in ("kafka", "postgres"):
+            assert f"http://{address}:" in script
+    assert parses(here["world"]["command"]) == "simulate"
+    for name in ("prometheus", "alertmanager"):
+        assert set(shipped[name]["command"]) < set(here[name]["command"])
+    for target in ("images", "stand"):
+        recipe = run("make", "--dry-run", target, "-C", ROOT)
+        for file in re.findall(r"deploy/[\w.-]+", recipe):
+            assert (ROOT / file).exists(), file
+    for file in ("engine", "make-images", "kubernetes/try"):
+        run("bash", "-n", DEPLOY / file)
 
 
 def test_whatever_the_stand_mounts_is_there_and_every_image_has_a_version() -> None:
@@ -139,7 +213,9 @@ def test_whatever_the_stand_mounts_is_there_and_every_image_has_a_version() -> N
             assert (COMPOSE / build["context"] / build["dockerfile"]).exists(), name
         else:
             assert re.search(r":v?\d+\.\d+", service["image"]), name
-        for port in service.get("ports", ()):
+        assert "ports" not in service, f"{name}: a host's network has none"
+    for name, service in stand("compose.override.yaml")["services"].items():
+        for port in service["ports"]:
             assert port.startswith("127.0.0.1:"), f"{name}: {port} is open to others"
 
 
@@ -206,35 +282,91 @@ def test_the_unit_s_command_is_understood() -> None:
 # Kubernetes
 
 
-@pytest.fixture(scope="module", params=["base", "sqlite"])
-def manifests(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
-    text = run(program("kubectl"), "kustomize", DEPLOY / "kubernetes" / request.param)
-    return {one["kind"]: one for one in yaml.safe_load_all(text)}
+BESIDE = {"least-monitor-dashboards", "least-monitor-managed"}
+"""Names of what the components add of a kind that is there already."""
+
+
+@pytest.fixture(scope="module", params=["base", "sqlite", "managed"])
+def rendered(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return _rendered(request.param)
+
+
+@pytest.fixture
+def manifests(rendered: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {one["kind"]: one for one in rendered if one["metadata"]["name"] not in BESIDE}
 
 
 def workload(manifests: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return manifests.get("Deployment") or manifests["StatefulSet"]
 
 
-def test_kubernetes_knows_every_field(manifests: dict[str, dict[str, Any]]) -> None:
-    unknown = set()
-    for kind, manifest in manifests.items():
-        try:
+def test_kubernetes_knows_every_field(rendered: list[dict[str, Any]]) -> None:
+    for manifest in rendered:
+        if (
+            manifest["apiVersion"] != "monitoring.coreos.com/v1"
+        ):  # no schema here: deploy/kubernetes/try
             kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
-        except kubernetes_validate.SchemaNotFoundError:
-            unknown.add(kind)
-    assert unknown == {"ServiceMonitor"}, "that of the Prometheus operator has no schema here"
+
+
+def test_only_who_asks_for_it_needs_the_prometheus_operator() -> None:
+    kinds = {
+        overlay: {one["kind"] for one in _rendered(overlay)} & {"ServiceMonitor", "PrometheusRule"}
+        for overlay in ("base", "sqlite", "managed")
+    }
+    assert kinds == {
+        "base": set(),
+        "sqlite": set(),
+        "managed": {"ServiceMonitor", "PrometheusRule"},
+    }
+
+
+def test_what_lies_outside_the_cluster_comes_from_the_values() -> None:
+    values = yaml.safe_load((DEPLOY / "kubernetes/managed/values.yaml").read_text())["spec"]
+    managed = {one["metadata"]["name"]: one for one in _rendered("managed") if "metadata" in one}
+    rules = managed["least-monitor-managed"]["spec"]["egress"]
+    let_out = [(rule["to"][0]["ipBlock"]["cidr"], rule["ports"][0]["port"]) for rule in rules]
+    named = [values[name] for name in ("kafka", "postgres", "mail", "webhooks")]
+    assert let_out == [(one["cidr"], one["port"]) for one in named]
+    (ingress,) = (one for one in _rendered("managed") if one["kind"] == "Ingress")
+    console = values["console"]
+    assert ingress["spec"]["ingressClassName"] == console["ingressClass"]
+    assert ingress["spec"]["rules"][0]["host"] == console["host"]
+    assert ingress["spec"]["tls"] == [
+        {"hosts": [console["host"]], "secretName": console["tlsSecret"]}
+    ]
+    assert "by-values" not in json.dumps(list(managed.values()))
+
+
+def test_grafana_s_sidecar_gets_every_dashboard() -> None:
+    (boards,) = (one for one in _rendered("managed") if "dashboards" in one["metadata"]["name"])
+    assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
+    files = {path.name: path.read_text() for path in (ROOT / "dashboards/json").glob("*.json")}
+    assert boards["data"] == files
+
+
+def test_the_operator_gets_the_rules_as_they_are() -> None:
+    (rule,) = (one for one in _rendered("managed") if one["kind"] == "PrometheusRule")
+    assert rule["spec"] == yaml.safe_load((ROOT / "rules/least-monitor.rules.yml").read_text())
+    assert OPERATOR.read_text() == prometheus_rule(), "python -m dashboards.generate"
+
+
+@cache
+def _rendered(overlay: str) -> list[dict[str, Any]]:
+    text = run(program("kubectl"), "kustomize", DEPLOY / "kubernetes" / overlay)
+    return list(yaml.safe_load_all(text))
 
 
 def test_names_and_labels_find_each_other(manifests: dict[str, dict[str, Any]]) -> None:
     pod = workload(manifests)["spec"]["template"]
     labels = pod["metadata"]["labels"]
     (container,) = pod["spec"]["containers"]
-    service, scraped = manifests["Service"], manifests["ServiceMonitor"]["spec"]
+    service = manifests["Service"]
     assert service["spec"]["selector"].items() <= labels.items()
-    assert scraped["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert service["metadata"]["labels"][scraped["jobLabel"]] == "least-monitor"
-    assert scraped["endpoints"][0]["port"] in [p["name"] for p in service["spec"]["ports"]]
+    if "ServiceMonitor" in manifests:
+        scraped = manifests["ServiceMonitor"]["spec"]
+        assert scraped["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert service["metadata"]["labels"][scraped["jobLabel"]] == "least-monitor"
+        assert scraped["endpoints"][0]["port"] in [p["name"] for p in service["spec"]["ports"]]
     names = {volume["name"] for volume in pod["spec"]["volumes"]}
     names |= {c["metadata"]["name"] for c in _claims(manifests)}
     assert {mount["name"] for mount in container["volumeMounts"]} == names

@@ -20,6 +20,8 @@ _WRITER_LOCK = 0x1EA57
 
 _POSTGRES = {
     "connect_timeout": 10,
+    # A database made where no locale was set is of SQL_ASCII, and psycopg would hand out bytes.
+    "client_encoding": "utf8",
     # A host that vanished without a word is noticed in seconds, not after a quarter of an hour.
     "keepalives_idle": 5,
     "keepalives_interval": 2,
