@@ -15,7 +15,9 @@ from dashboards.boards import booking_health, monitor_health, root_causes
 
 FOLDER = Path(__file__).parent / "json"
 RULES = FOLDER.parents[1] / "rules" / "least-monitor.rules.yml"
-OPERATOR = FOLDER.parents[1] / "deploy/kubernetes/components/prometheus-operator/prometheusrule.yaml"
+OPERATOR = (
+    FOLDER.parents[1] / "deploy/kubernetes/components/prometheus-operator/prometheusrule.yaml"
+)
 
 
 def generate() -> dict[str, str]:
