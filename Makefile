@@ -1,6 +1,7 @@
 # make demo    replay real flights and a simulated day, show the incidents (SERVE=0: then end)
 # make test    everything that must hold before a change lands; needs nothing installed before
 # make check   the quick part of it: style, types, import contracts
+# make coverage  the tests in one process, and which lines they ran (slower)
 # make soak    the long runs: SOAK=1000 kills while SOAK_ROWS=2000000 rows flow, simulated months,
 #              ten million fuzzed records
 # make screenshots  take the pictures of docs/console.md anew, in a real Chromium
@@ -22,7 +23,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 2
 PYTEST_ARGS ?=
 BENCHMARKS := $(patsubst benchmarks/%.py,%,$(filter-out benchmarks/_%.py benchmarks/soak.py,$(wildcard benchmarks/*.py)))
 
-.PHONY: images stand docs release sbom help demo test check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
+.PHONY: images stand docs release sbom help demo test coverage check bench bench-% tools dashboards requirements clean distclean migration soak screenshots
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -53,6 +54,10 @@ tools:
 	@.ci/tools
 
 test: $(VENV)/.dev tools check
+	@$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+# The same in one process, and which lines it ran.
+coverage: $(VENV)/.dev tools
 	@$(BIN)/pytest --cov=least --cov=monitor --cov-report=term:skip-covered --cov-report=xml $(PYTEST_ARGS)
 
 screenshots: $(VENV)/.dev tools
