@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 Seen = TypeVar("Seen")
 
 ROOT = Path(__file__).parents[1]
+PATIENCE_SECONDS = 600.0
+"""A busy machine takes its time; how long it took is printed, and here it is only given up."""
 
 
 class NotShownError(Exception):
@@ -40,13 +42,13 @@ class Shown:
         print(f"{time.monotonic() - self.since:7.1f} s  {what}", flush=True)
         self.begin()
 
-    def once(self, what: str, look: Callable[[], Seen], within: float) -> Seen:
+    def once(self, what: str, look: Callable[[], Seen]) -> Seen:
         """Look until there is something to see; `what` may show it as ``{}``.
 
         Raises:
-            NotShownError: not `within` seconds.
+            NotShownError: not in `PATIENCE_SECONDS`.
         """
-        deadline, why = time.monotonic() + within, "nothing to see"
+        deadline, why = time.monotonic() + PATIENCE_SECONDS, "nothing to see"
         while time.monotonic() < deadline:
             try:
                 if seen := look():
@@ -55,7 +57,7 @@ class Shown:
             except (OSError, LookupError, ValueError) as error:
                 why = repr(error)
             time.sleep(0.2)
-        raise NotShownError(f"not within {within:.0f} s: {what} ({why})")
+        raise NotShownError(f"not within {PATIENCE_SECONDS:.0f} s: {what} ({why})")
 
 
 def run(*command: str | Path, environment: Mapping[str, str] | None = None) -> str:

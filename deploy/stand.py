@@ -108,7 +108,6 @@ class Stand:
         (self.leader,) = self.shown.once(
             "one leads, the other stands by: {0[0]} leads",
             lambda: alone([name for name in MONITORS if self.leads(name)]),
-            60,
         )
         (self.other,) = MONITORS.keys() - {self.leader}
 
@@ -117,7 +116,6 @@ class Stand:
         self.shown.once(
             "the platform writes, the leader judges: {:,.0f} rows",
             lambda: metric(self.metrics(self.leader), "least_monitor_rows_total"),
-            60,
         )
         self.shown.once(
             "Prometheus scrapes both and has the rules",
@@ -125,12 +123,11 @@ class Stand:
                 self.asked('up{job="least-monitor"}') == [1, 1]
                 and get(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
             ),
-            60,
         )
 
     def tells(self) -> None:
         """Two quiet days are learned from, then something breaks, and Alertmanager has it."""
-        alerts = self.shown.once("an incident is at Alertmanager", self.alerts, 400)
+        alerts = self.shown.once("an incident is at Alertmanager", self.alerts)
         self.alert = alerts[0]
         labels = self.alert["labels"]
         print(f"{'':11}" + " ".join(f"{k}={v}" for k, v in sorted(labels.items())))
@@ -148,7 +145,8 @@ class Stand:
         self.compose("kill", self.leader)
         self.shown.say(f"{self.leader} is killed")
         self.shown.once(
-            f"{self.other} leads (a lease is {LEASE_SECONDS} s)", lambda: self.leads(self.other), 60
+            f"{self.other} leads (a lease is {LEASE_SECONDS} s)",
+            lambda: self.leads(self.other),
         )
         lost = known - self.incidents(self.other).keys()
         if lost:
@@ -157,19 +155,16 @@ class Stand:
         self.shown.once(
             "it judges what came meanwhile, and what comes",
             lambda: metric(self.metrics(self.other), tick) > before,
-            90,
         )
         mine = self.alert["fingerprint"]
         self.shown.once(
             "Alertmanager hears of the same incident from it",
             lambda: any(a["fingerprint"] == mine and a["updatedAt"] > sent for a in self.alerts()),
-            120,
         )
         self.compose("start", self.leader)
         self.shown.once(
             f"{self.leader} is back, and stands by",
             lambda: "standby" in status(f"{MONITORS[self.leader]}/readyz?standby=ready")[1],
-            60,
         )
         listed = run(
             "docker", "run", "--rm", "--network=host", "--read-only", "--tmpfs", "/tmp",

@@ -79,26 +79,26 @@ def tried(folder: Path, shown: Shown) -> None:
         "-v", f"{folder}/monitor.toml:/etc/least-monitor/monitor.toml:ro", *made,
         "--health-interval=1s", "--health-start-period=0s", "least-monitor",
     )  # fmt: skip
-    shown.once("healthy, says the engine", lambda: health("healthy"), 120)
+    shown.once("healthy, says the engine", lambda: health("healthy"))
     ready = f"{ADDRESS}/readyz"
-    shown.once("ready: the window is rebuilt", lambda: status(ready)[0] == 200, 60)
+    shown.once("ready: the window is rebuilt", lambda: status(ready)[0] == 200)
     user = run("docker", "exec", NAME, "id", "-u").strip()
     if user != "10001" or inspected(".HostConfig.ReadonlyRootfs") != "true":
         raise NotShownError(f"it runs as {user}")
 
     run("docker", "exec", NAME, "mv", STORE, f"{STORE}.away")
-    shown.once("the store is away: not ready, alive", lambda: refused(ready), 60)
+    shown.once("the store is away: not ready, alive", lambda: refused(ready))
     run("docker", "exec", NAME, "mv", f"{STORE}.away", STORE)
-    shown.once("the store is back: ready", lambda: status(ready)[0] == 200, 60)
+    shown.once("the store is back: ready", lambda: status(ready)[0] == 200)
 
     run("docker", "kill", "--signal", "STOP", NAME)
-    shown.once("hung: unhealthy", lambda: health("unhealthy"), 60)
+    shown.once("hung: unhealthy", lambda: health("unhealthy"))
     run("docker", "kill", "--signal", "CONT", NAME)
-    shown.once("goes on: healthy", lambda: health("healthy"), 60)
+    shown.once("goes on: healthy", lambda: health("healthy"))
 
     run("docker", "kill", NAME)
     run("docker", "start", NAME)
-    shown.once("killed and started on its store: ready", lambda: status(ready)[0] == 200, 60)
+    shown.once("killed and started on its store: ready", lambda: status(ready)[0] == 200)
     run("docker", "stop", "--time", "60", NAME)
     if not ended(0):
         raise NotShownError(f"it ended with {inspected('.State.ExitCode')}")
@@ -112,7 +112,7 @@ def tried(folder: Path, shown: Shown) -> None:
 
     (folder / "monitor.toml").write_text(CONFIGURATION.replace("paths", "path"))
     run("docker", "start", NAME)
-    shown.once("a bad configuration ends it with 78", lambda: ended(78), 60)
+    shown.once("a bad configuration ends it with 78", lambda: ended(78))
 
 
 def refused(ready: str) -> bool:

@@ -12,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ import yaml
 
 from dashboards.generate import OPERATOR, prometheus_rule
 from monitor.cli import app
+from monitor.commands.failure import mendable
 from monitor.config import Config, load
 from tests.services.brokers import JARS, cannot
 
@@ -130,24 +132,14 @@ def test_the_image_for_reading_has_the_same_packages_but_those_that_learn() -> N
 
 
 def test_whoever_starts_a_monitor_from_the_image_for_reading_is_told_what_it_lacks(
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is not in that image cannot be imported here either."""
-    config = tmp_path / "monitor.toml"
-    config.write_text(
-        '[source]\npaths = ["*.csv"]\n[schema]\ntime = "at"\nattributes = ["a"]\n'
-        'outcomes = [{ name = "failed", when = \'b == "x"\' }]\n'
-    )
-    lacking = (
-        "import sys; sys.modules['tensorflow'] = None; from monitor.cli import main; "
-        f"sys.argv = ['least-monitor', 'run', '-c', {str(config)!r}]; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", lacking], capture_output=True, text=True, cwd=tmp_path, timeout=120
-    )
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert "needs tensorflow" in done.stderr
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # as where it is not installed
+    monkeypatch.delitem(sys.modules, "least.dense", raising=False)
+    with pytest.raises(typer.Exit) as ended, mendable():
+        import_module("least.dense")
+    assert ended.value.exit_code == 1
+    assert "needs tensorflow" in capsys.readouterr().err
 
 
 # Compose
