@@ -7,9 +7,10 @@ import io
 import re
 from collections.abc import Collection, Iterator
 
-from monitor.edge.blocks import Log, State
+from monitor.domain import Rejected
+from monitor.edge.blocks import Block, Log, State
 from monitor.edge.csv_rows import CsvRows, Grammar
-from monitor.edge.readers import Chunk, left_out, once_each
+from monitor.edge.readers import Chunk, joined, left_out, no_rows, once_each
 from monitor.edge.streams import UnreadableError
 
 DELIMITERS = ",;\t|"
@@ -29,12 +30,14 @@ class CsvReader:
     """
 
     def __init__(self, log: Log, needed: Collection[str], delimiter: str | None) -> None:
-        self.log = log
+        self.log, self.needed = log, needed
         head = log.peek(_MAX_HEADER_BYTES)
         if found := _SEPARATOR.match(head):
             delimiter = delimiter or found[1].decode("latin-1")
         start = found.end() if found else 0
         start += len(head[start:]) - len(head[start:].lstrip(b"\r\n"))
+        if not log.waits and not head[start:].strip():
+            raise UnreadableError("empty_file", "has no line but blank ones, so no header")
         first = head.find(b"\n", start)
         if first < 0 and len(head) >= _MAX_HEADER_BYTES:
             detail = f"first line is longer than {_MAX_HEADER_BYTES >> 20} MiB: no header"
@@ -72,14 +75,50 @@ class CsvReader:
         return False
 
     def chunks(self, state: State, size: int | None = None) -> Iterator[Chunk]:
-        """See `Reader`."""
+        """See `Reader`; the state also holds a later header, if one is in force."""
         if not self.rows.names:
             return
         offset, lines = self.log.stopped(state)
         if offset < self.body:
             offset, lines = self.body, self.body_line
+        rows = self._under(state["header"]) if "header" in state and offset > self.body else self.rows
         for block in self.log.blocks(offset, lines, self.rows.cut, size):
             if block.too_long:
-                yield left_out(self.log.name, block, self.rows.needed)
+                chunk = left_out(self.log.name, block, self.needed)
             elif block.data.strip():
-                yield self.rows.parse(block)
+                chunk, rows = self._parse(block, rows)
+            else:
+                continue
+            later = {} if rows is self.rows else {"header": list(rows.names)}
+            yield Chunk(chunk.rows, chunk.locate, {**chunk.state, **later}, chunk.rejected)
+
+    def _parse(self, block: Block, rows: CsvRows) -> tuple[Chunk, CsvRows]:
+        """The rows of a block, and under which header it ends."""
+        parts: list[Chunk] = []
+        place, line = 0, block.line
+        for start, end, names in [*rows.headers(block), (len(block.data), len(block.data), [])]:
+            piece = block.data[place:start]
+            if piece.strip():
+                parts.append(rows.parse(Block(piece, line, block.state)))
+            line += block.data.count(b"\n", place, end)
+            place = end
+            if names and names != rows.names:
+                rows = self._under(names)
+                parts += self._lacking(rows, f"{self.log.name}:{line - 1}", block.state)
+        if len(parts) == 1 and set(parts[0].rows.schema.names) == set(self.rows.needed):
+            return parts[0], rows
+        return joined(parts, block.state, self.rows.needed), rows
+
+    def _lacking(self, rows: CsvRows, where: str, state: State) -> list[Chunk]:
+        """What a later header does not have is told: the rows below count without it."""
+        if not (lost := [f"`{name}`" for name in self.needed if name not in rows.names]):
+            return []
+        detail = (
+            f"is a header without column {', '.join(lost)}: nothing is known of it in the rows "
+            "below; write files of different columns apart"
+        )
+        return [Chunk(no_rows(rows.needed), str, state, (Rejected("bad_header", where, detail),))]
+
+    def _under(self, names: list[str]) -> CsvRows:
+        once_each(names, self.needed)
+        return CsvRows(self.log.name, names, self.needed, self.delimiter)

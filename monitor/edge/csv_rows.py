@@ -8,6 +8,7 @@ opens a field that swallows every row up to the next mark.
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -83,6 +84,29 @@ class CsvRows:
             rows, lambda row: layout.where(int(kept()[row])), block.state, rejects.listed()
         )
 
+    def headers(self, block: Block) -> Iterator[tuple[int, int, list[str]]]:
+        """Records that are headers, as logs have that were made of several files.
+
+        More than half of their cells, and two at least, are names of this header's columns.
+
+        Returns:
+            Where each begins and ends in the bytes of the block, and its names, in order.
+        """
+        found = [m.start("line") for m in self.grammar.first_cells(self.names, block.data)]
+        if not found:
+            return
+        lines = _Lines(block.data)
+        inner = self._layout(block, Rejects(self.needed)).inner
+        for start in found:
+            line = lines.of(start)
+            if line in inner:
+                continue
+            text = lines.text(line).decode("utf-8", "replace").rstrip("\r")
+            names = [n.strip() for n in next(csv.reader([text], delimiter=self.delimiter), [])]
+            known = len({*names} & {*self.names})
+            if known >= 2 and 2 * known > len(names):
+                yield start, min(int(lines.ends[line]) + 1, len(block.data)), names
+
     def _split(self, layout: _Layout, rejects: Rejects) -> tuple[pa.RecordBatch, list[int]]:
         """Cells of the needed columns as bytes; and the numbers of records of the wrong width."""
         data = layout.data()
@@ -119,7 +143,10 @@ class CsvRows:
         width = self.grammar.width(record)
         if not width:
             return "holds a line end that is not inside of quotation marks; quote the field"
-        return f"has {width} column{'s' * (width != 1)} where the header has {len(self.names)}"
+        said = f"has {width} column{'s' * (width != 1)} where the header has {len(self.names)}"
+        if width == len(self.names) + 1 and record.rstrip(b"\r\n").endswith(self.grammar.delimiter):
+            said += f", for it ends in `{self.delimiter}`; end the header in it, too"
+        return said
 
     def _layout(self, block: Block, rejects: Rejects) -> _Layout:
         """The records of a block, without lines whose quotation mark is a stray one."""
@@ -226,6 +253,15 @@ class Grammar:
         self.any_row = re.compile(field + more + rb"*+" + end)
         self.torn = re.compile(rb"(?:" + field + between + rb')*+"(?:[^"]++|"")*+')
         """A row that ends within a quoted field."""
+
+    def first_cells(self, names: Collection[str], data: bytes) -> Iterator[re.Match[bytes]]:
+        """Lines that have one of `names` in their first or second cell."""
+        between = re.escape(self.delimiter)
+        words = rb"|".join(re.escape(name.encode()) for name in names if name)
+        cell = rb'(?:[^\n' + between + rb"]*" + between + rb')?[ \t]*"?(?:' + words + rb")[\"\r \t]*"
+        return re.finditer(
+            rb"(?:\A|\n)(?P<line>" + cell + rb"(?:" + between + rb"|\n|\Z))", data
+        )
 
     def closed(self, line: bytes) -> bool:
         """Arrow, which is more lenient, would see the line end outside of a quoted field."""

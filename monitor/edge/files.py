@@ -183,6 +183,11 @@ class FileSource:
             missing.append(
                 f"no column `{column}` for {purpose}; {did_you_mean(column, sorted(present))}"
             )
+        if len(missing) == len(self.decoder.required) > 1:
+            missing.append(
+                "none of the columns is there: is the first line the header? If not, put one in "
+                "front, or say how a line is made up: format or pattern in [source]"
+            )
         if missing:
             raise SourceError("\n".join(f"{path}: {line}" for line in missing))
 

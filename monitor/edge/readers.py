@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -84,6 +85,33 @@ def _masked(raw: bytes) -> bytes:
 def no_rows(needed: Iterable[str]) -> pa.RecordBatch:
     """Rows without rows, in the right shape."""
     return pa.RecordBatch.from_pydict({name: pa.array([], pa.string()) for name in needed})
+
+
+def joined(parts: Sequence[Chunk], state: State, needed: Iterable[str]) -> Chunk:
+    """The rows of one block, whose parts stand under headers of their own.
+
+    Args:
+        parts: in order; a column that the header of one does not have is missing there.
+        state: behind all of them.
+        needed: the columns to read.
+    """
+    if not parts:
+        return Chunk(no_rows(needed), str, state)
+    columns = {name: pa.concat_arrays([_bytes(p.rows, name) for p in parts]) for name in needed}
+    rows = pa.RecordBatch.from_pydict(columns) if columns else no_rows(needed)
+    starts = np.cumsum([0, *(part.rows.num_rows for part in parts)])
+
+    def locate(row: int) -> str:
+        part = int(np.searchsorted(starts, row, side="right")) - 1
+        return parts[part].locate(row - int(starts[part]))
+
+    return Chunk(rows, locate, state, tuple(one for part in parts for one in part.rejected))
+
+
+def _bytes(rows: pa.RecordBatch, name: str) -> pa.Array:
+    if name not in rows.schema.names:
+        return pa.nulls(rows.num_rows, pa.binary())
+    return rows.column(name).cast(pa.binary())
 
 
 def left_out(name: str, block: Block, needed: Iterable[str]) -> Chunk:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-import numpy as np
-import pyarrow as pa
-
 from monitor.edge.blocks import Block, Log, State, whole_lines
 from monitor.edge.csv_rows import CsvRows
-from monitor.edge.readers import Chunk, left_out, no_rows, once_each
+from monitor.edge.readers import Chunk, joined, left_out, once_each
 from monitor.edge.streams import UnreadableError
 
 _MAX_PREAMBLE_BYTES = 1 << 20
@@ -82,23 +79,7 @@ class W3cReader:
             if header := _FIELDS.match(found[0]):
                 names = _names(header[1])
                 once_each(names, self.needed)
-        columns = (
-            {
-                name: pa.concat_arrays([_column(part.rows, name) for part in parts])
-                for name in self.needed
-            }
-            if parts
-            else {}
-        )
-        rows = pa.RecordBatch.from_pydict(columns) if columns else no_rows(self.needed)
-        starts = np.cumsum([0, *(part.rows.num_rows for part in parts)])
-
-        def locate(row: int) -> str:
-            part = int(np.searchsorted(starts, row, side="right")) - 1
-            return parts[part].locate(row - int(starts[part]))
-
-        rejected = tuple(one for part in parts for one in part.rejected)
-        return Chunk(rows, locate, block.state, rejected), names
+        return joined(parts, block.state, self.needed), names
 
     def _rows(self, names: list[str]) -> CsvRows:
         return CsvRows(self.log.name, names, self.needed, self.delimiter, ("", "-"))
@@ -107,9 +88,3 @@ class W3cReader:
 def _names(header: bytes) -> list[str]:
     return header.decode("utf-8", "replace").split()
 
-
-def _column(rows: pa.RecordBatch, name: str) -> pa.Array:
-    """As bytes; a column that this header does not have is missing."""
-    if name not in rows.schema.names:
-        return pa.nulls(rows.num_rows, pa.binary())
-    return rows.column(name).cast(pa.binary())

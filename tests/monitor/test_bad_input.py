@@ -192,6 +192,77 @@ def test_columns_nobody_asked_for_may_share_a_name(tmp_path: Path) -> None:
     assert Told(config(tmp_path)).regions == ["a"]
 
 
+# Headers within
+
+
+ROW = "2024-03-01T12:00Z,{},200,y\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("size", [1 << 20, 300], ids=["one block", "many blocks"])
+def test_a_header_within_a_log_says_how_the_rows_below_it_are_made_up(
+    end: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files were put one behind the other: the same header is no row, another one counts."""
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", size)
+    head = "at,region,status,zone\n"
+    same = head + ROW.format("a") * 20
+    other = "status,zone,at,region\n" + "503,y,2024-03-01T12:00Z,b\n" * 20
+    wider = "zone,more,region,at,status\n" + "y,1,c,2024-03-01T12:00Z,200\n" * 20
+    (tmp_path / "log.csv").write_bytes((same * 2 + other + wider).replace("\n", end).encode())
+    told = Told(config(tmp_path))
+    assert told.regions == ["a"] * 40 + ["b"] * 20 + ["c"] * 20
+    assert told.failed == [False] * 40 + [True] * 20 + [False] * 20
+    assert told.told == []
+
+
+def test_a_log_that_grows_goes_on_under_its_latest_header(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("at,region,status\nstatus,region,at\n503,a,2024-03-01T12:00Z\n")
+    told = Told(config(tmp_path), follow=True)
+    with log.open("a") as file:
+        file.write("503,b,2024-03-01T12:00Z\n")
+    told.batches += told.source.batches(told.batches[-1].position)
+    assert (told.regions, told.failed) == (["a", "b"], [True, True])
+
+
+def test_a_later_header_without_a_column_is_told(tmp_path: Path) -> None:
+    rows = "at,region,status,zone\n" + ROW.format("a") + "at,site,status,zone\n" + ROW.format("b")
+    (tmp_path / "log.csv").write_text(rows)
+    told = Told(config(tmp_path, source="max_rejected_ratio = 1"))
+    assert told.regions == ["a", "(missing)"]
+    (rejected,) = told.rejected
+    assert (rejected.reason, rejected.where) == ("bad_header", f"{tmp_path / 'log.csv'}:3")
+    assert "without column `region`" in rejected.detail
+
+
+def test_a_header_in_a_quoted_field_is_a_text(tmp_path: Path) -> None:
+    quoted = '2024-03-01T12:00Z,a,200,"\nregion,at,status,zone\n"\n'
+    (tmp_path / "log.csv").write_text("at,region,status,zone\n" + quoted + ROW.format("b"))
+    told = Told(config(tmp_path))
+    assert (told.regions, told.told) == (["a", "b"], [])
+
+
+@pytest.mark.parametrize("cells", ["at,b", "region,b", "at,status", "zone,at"])
+def test_a_value_that_is_called_like_a_column_is_no_header(cells: str, tmp_path: Path) -> None:
+    first, second = cells.split(",")
+    rows = f"region,at,status,site,zone,lane\n{first},2024-03-01T12:00Z,200,{second},,\n"
+    (tmp_path / "log.csv").write_text(rows)
+    assert Told(config(tmp_path)).regions == [first]
+
+
+def test_a_log_without_a_header_is_told_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(ROW.format("a") * 3)
+    with pytest.raises(SourceError, match="is the first line the header"):
+        Told(config(tmp_path))
+
+
+def test_a_delimiter_at_the_end_of_rows_only_is_told_with_its_cure(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("at,region,status\n" + "2024-03-01T12:00Z,a,200,\n" * 200)
+    with pytest.raises(SourceError, match="for it ends in `,`; end the header in it, too"):
+        Told(config(tmp_path))
+
+
 # Files
 
 
@@ -203,6 +274,12 @@ def test_an_empty_file_is_named_and_the_others_go_on(name: str, tmp_path: Path) 
     assert told.failed == [False, True]
     (rejected,) = told.rejected
     assert (rejected.reason, rejected.where) == ("empty_file", str(tmp_path / name))
+
+
+def test_a_log_of_blank_lines_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("\n\r\n  \n")
+    (rejected,) = Told(config(tmp_path)).rejected
+    assert rejected.reason == "empty_file"
 
 
 def test_a_log_that_was_only_just_created_is_waited_for(tmp_path: Path) -> None:
