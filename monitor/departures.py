@@ -1,7 +1,7 @@
 """In what the log is no longer as it was: told while the monitor runs, from what history keeps.
 
-The newest slices are compared with the same hours of the days before and of a week ago, so a night or
-a Sunday that is always so is no change; and a change is told until it has been so on most days of a week.
+The newest slices are compared with the same hours of the days before and of a week ago: a night or
+a Sunday that is always so is no change; a change is told until it was so on most days of a week.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NEWEST = 2
 LEAST_ROWS = 100
 """Of these slices."""
 VANISHED = 0.99
-"""Missing share from which on nothing of a column is left; and of all there is, if it is so much."""
+"""Missing share from which on nothing of a column is left, and share from which on it is all."""
 JUMP = 0.3
 """Rise of a share that is no accident."""
 USUAL_FAILURES = 20
@@ -31,7 +31,7 @@ DAYS = 7
 
 
 class Departures:
-    """Compares the newest slices with those of the days before, and the last week with earlier ones.
+    """Compares the newest slices with the days before, and the last week with those before it.
 
     Args:
         schema: of the log.
@@ -213,7 +213,8 @@ def _attributes(schema: Schema, now: _Shares, days: Sequence[_Shares]) -> Iterat
             yield Misfit(
                 "vanished",
                 name,
-                f"attribute `{name}` is gone: none of the {rows} has a value, {1 - was:.0%} had one",
+                f"attribute `{name}` is gone: none of the {rows} has a value, {1 - was:.0%} had "
+                "one",
             )
         elif share - was >= JUMP:
             yield Misfit(
@@ -241,5 +242,5 @@ def _attributes(schema: Schema, now: _Shares, days: Sequence[_Shares]) -> Iterat
 
 def _rate(slices: Sequence[_Counts]) -> np.ndarray:
     """(outcomes,) share of the rows that fail."""
-    rate: np.ndarray = sum(c.failures for c in slices) / sum(c.rows for c in slices)
-    return rate
+    failures = np.sum([one.failures for one in slices], axis=0)
+    return np.asarray(failures / sum(one.rows for one in slices))

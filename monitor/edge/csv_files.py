@@ -81,7 +81,9 @@ class CsvReader:
         offset, lines = self.log.stopped(state)
         if offset < self.body:
             offset, lines = self.body, self.body_line
-        rows = self._under(state["header"]) if "header" in state and offset > self.body else self.rows
+        rows = (
+            self._under(state["header"]) if "header" in state and offset > self.body else self.rows
+        )
         for block in self.log.blocks(offset, lines, self.rows.cut, size):
             if block.too_long:
                 chunk = left_out(self.log.name, block, self.needed)

@@ -258,10 +258,10 @@ class Grammar:
         """Lines that have one of `names` in their first or second cell."""
         between = re.escape(self.delimiter)
         words = rb"|".join(re.escape(name.encode()) for name in names if name)
-        cell = rb'(?:[^\n' + between + rb"]*" + between + rb')?[ \t]*"?(?:' + words + rb")[\"\r \t]*"
-        return re.finditer(
-            rb"(?:\A|\n)(?P<line>" + cell + rb"(?:" + between + rb"|\n|\Z))", data
+        cell = (
+            rb"(?:[^\n" + between + rb"]*" + between + rb')?[ \t]*"?(?:' + words + rb")[\"\r \t]*"
         )
+        return re.finditer(rb"(?:\A|\n)(?P<line>" + cell + rb"(?:" + between + rb"|\n|\Z))", data)
 
     def closed(self, line: bytes) -> bool:
         """Arrow, which is more lenient, would see the line end outside of a quoted field."""

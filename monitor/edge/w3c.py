@@ -87,4 +87,3 @@ class W3cReader:
 
 def _names(header: bytes) -> list[str]:
     return header.decode("utf-8", "replace").split()
-

@@ -133,9 +133,7 @@ def test_a_stream_gone_bad_pauses_and_goes_on_once_it_is_sound_again(
     desk.until(source, lambda: source.status().flow is Flow.PAUSED)
 
 
-def test_a_bad_stretch_that_is_over_does_not_pause_a_pass_that_cannot_wait(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kafka_once_stays_paused(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """`once` makes one pass: whether the newest are sound has to be seen within it."""
     monkeypatch.setattr("monitor.edge.kafka.sampling.SAMPLE_RECORDS", 150)
     desk.kafka.create(desk.topic, 1)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, MetaData, inspect, text
 
-from monitor.edge.store import StoreError, Work, migrations, open_store, tables
+from monitor.edge.store import StoreError, Verdict, Work, migrations, open_store, tables
 from monitor.edge.store.database import Database
 
 LEGACY = Path(__file__).with_name("store_before_alembic.sql")
@@ -96,6 +96,37 @@ def test_every_revision_is_a_step_that_the_next_can_start_from(database: Databas
             migrations.migrate(connection, revision)
         with database.read() as connection:
             assert migrations.current(connection) == revision
+
+
+@pytest.mark.parametrize("revision", migrations.revisions())
+def test_a_store_of_every_revision_opens_with_all_that_is_in_it(
+    url: str, database: Database, revision: str
+) -> None:
+    with sqlite3.connect(":memory:") as recorded:
+        recorded.executescript(LEGACY.read_text())
+        recorded.row_factory = sqlite3.Row
+        with database.restructure() as connection:
+            migrations.migrate(connection, revision)
+            then = MetaData()
+            then.reflect(connection)
+            for name in ("incidents", "audit", "labels", "outbox", "position", "slices", "state"):
+                rows = [dict(row) for row in recorded.execute(f"SELECT * FROM {name}")]
+                if rows:
+                    connection.execute(then.tables[name].insert(), rows)
+            connection.execute(
+                then.tables["labels"].insert(),
+                {"incident": "a1", "verdict": "true"},
+            )
+    recorded.close()
+    store = open_store(url)
+    saved = store.load()
+    assert saved.position == {"at": 1}
+    assert list(saved.slices.values()) == [b"rows"]
+    assert [i.id for i in saved.incidents] == ["a1"]
+    assert list(store.labels().values()) == [Verdict.TRUE]
+    assert [item.notifier for item in store.due(saved.incidents[0].opened_at)] == ["log"]
+    store.commit(Work(state={"a": b"1"}))
+    store.close()
 
 
 @pytest.mark.parametrize("version", [1, 2])

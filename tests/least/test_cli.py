@@ -133,7 +133,7 @@ def test_missing_values_a_broken_file_and_an_odd_suffix(tmp_path: Path) -> None:
     assert run(tmp_path / "none.csv", "-o", tmp_path / "g.json")[0] == 1
 
 
-def test_decimals_are_numbers(tmp_path: Path) -> None:
+def test_least_columns_left_out_as_decimals(tmp_path: Path) -> None:
     code, output = run(TABLES / "decimal.parquet", "-o", tmp_path / "g.csv")
     assert code == 0, output
     assert "2 nodes, 1 edges, 500 rows" in output
@@ -141,7 +141,7 @@ def test_decimals_are_numbers(tmp_path: Path) -> None:
     assert {edge["source"], edge["target"]} == {"orders", "amount"}
 
 
-def test_semicolons_and_decimal_commas_are_found_and_told(tmp_path: Path) -> None:
+def test_least_columns_left_out_for_semicolons(tmp_path: Path) -> None:
     code, output = run(TABLES / "comma.csv", "-o", tmp_path / "g.csv")
     assert code == 0, output
     assert "2 nodes, 1 edges" in output

@@ -189,7 +189,7 @@ def test_the_examples_fit_the_data_in_the_box(
     assert rates[outcome] == pytest.approx(rate, abs=1e-5)
 
 
-def test_codes_for_the_terminal_stay_in_the_log(config: Path, tmp_path: Path) -> None:
+def test_terminal_codes_in_check(config: Path, tmp_path: Path) -> None:
     """Values of strangers must not clear the screen, or forge a line."""
     strange = "\x1b[2J\x1b[31mr\x9b1,a\x07"
     log(tmp_path, [f"{i // 60:02}:{i % 60:02}Z,{strange},200,3" for i in range(9)])

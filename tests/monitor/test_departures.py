@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
 import pytest
 
+from monitor.baseline import Taught, teach
+from monitor.departures import Departures
 from monitor.diagnosis import Monitor
-from monitor.domain import Diagnosis
+from monitor.domain import Misfit
 from monitor.edge.documents import diagnosis_document, diagnosis_from
 from monitor.slices import aggregate
-from tests.monitor.towns import SETTINGS, Town
+from tests.monitor.towns import SCHEMA, SETTINGS, VALUES, Town
 
 WEEK = 7 * 48
 CHANGE = 2 * WEEK + 10
@@ -32,22 +34,26 @@ def lost(attribute: int, share: float = 1.0) -> Change:
     return change
 
 
-def run(first: int, last: int, change: Change, town: Town = TOWN) -> list[Diagnosis]:
-    """Ticks of a town whose log is changed from slice `CHANGE` on."""
-    monitor = Monitor(LONG, town.vocabulary())
-    ticks = []
-    for number in range(first, last):
-        piece = town.slice(number)
-        if number >= CHANGE:
-            values, failed = piece.values.copy(), piece.failed.copy()
+class Log:
+    """The town's, day by day, and what is told of it."""
+
+    def __init__(self, rows: int) -> None:
+        self.town = Town(rows=rows)
+        self.departures = Departures(SCHEMA, LONG.window)
+        self.history: list[Taught] = []
+
+    def tick(self, number: int, change: Change | None = None) -> list[tuple[str, str]]:
+        piece = self.town.slice(number)
+        values, failed = piece.values.copy(), piece.failed.copy()
+        if change is not None:
             change(values, failed)
-            piece = aggregate(piece.start, values, failed, piece.weight)
-        ticks.append(monitor.tick(piece).diagnosis)
-    return ticks
+        piece = aggregate(piece.start, values, failed, piece.weight)
+        self.history.append(teach(piece, number % 48, number // 48 % 7, np.zeros(2)))
+        return said(self.departures.seen(self.history, {}))
 
 
-def said(diagnosis: Diagnosis) -> list[tuple[str, str]]:
-    return [(misfit.kind, misfit.subject) for misfit in diagnosis.misfits]
+def said(misfits: Iterable[Misfit]) -> list[tuple[str, str]]:
+    return [(misfit.kind, misfit.subject) for misfit in misfits]
 
 
 def always(outcome: int) -> Change:
@@ -66,7 +72,7 @@ def one_value(values: np.ndarray, failed: np.ndarray) -> None:
 
 
 def other_spelling(values: np.ndarray, failed: np.ndarray) -> None:
-    values[values[:, 0] >= 1, 0] += 100
+    values[values[:, 0] >= 1, 0] += len(VALUES["office"])
 
 
 @pytest.mark.parametrize(
@@ -84,47 +90,47 @@ def other_spelling(values: np.ndarray, failed: np.ndarray) -> None:
 def test_a_change_of_the_log_is_told_within_two_ticks(
     change: Change, kind: str, subject: str
 ) -> None:
-    ticks = run(CHANGE - 3 * 48, CHANGE + 2, change, Town(rows=400))
-    assert not any(said(tick) for tick in ticks[:-2])
-    assert said(ticks[-1]) == [(kind, subject)]
-    assert diagnosis_from(diagnosis_document(ticks[-1])).misfits == ticks[-1].misfits
+    log = Log(1000)
+    assert not any(log.tick(number) for number in range(3 * 48 + 20))
+    told = [log.tick(number, change) for number in range(3 * 48 + 20, 3 * 48 + 22)]
+    assert (kind, subject) in told[-1]
 
 
 def test_a_release_that_replaces_all_others_is_no_change_of_the_log() -> None:
-    def released(values: np.ndarray, failed: np.ndarray) -> None:
-        values[:, 0] = 101
+    def release(code: int) -> Change:
+        def change(values: np.ndarray, failed: np.ndarray) -> None:
+            values[:, 0] = code
 
-    def before(values: np.ndarray, failed: np.ndarray) -> None:
-        values[:, 0] = 1
+        return change
 
-    town = Town(rows=200)
-    monitor = Monitor(LONG, town.vocabulary())
-    for number in range(CHANGE - 3 * 48, CHANGE + 2):
-        piece = town.slice(number)
-        values, failed = piece.values.copy(), piece.failed.copy()
-        (released if number >= CHANGE else before)(values, failed)
-        tick = monitor.tick(aggregate(piece.start, values, failed, piece.weight))
-        assert not said(tick.diagnosis)
+    log = Log(200)
+    assert not any(log.tick(number, release(1)) for number in range(2 * 48))
+    assert not any(log.tick(number, release(7)) for number in range(2 * 48, 4 * 48))
 
 
-def test_what_is_so_every_night_is_told_in_the_first_only() -> None:
+def test_what_is_so_every_night_is_told_in_the_first_nights_only() -> None:
     """Jobs of the night have no fare."""
-    town = Town(rows=100)
-    monitor = Monitor(LONG, town.vocabulary())
-    told = []
-    for number in range(5 * 48):
-        piece = town.slice(number)
-        values = piece.values.copy()
-        if number % 48 < 8 and number > 48:
-            values[:, 2] = -1
-        tick = monitor.tick(aggregate(piece.start, values, piece.failed, piece.weight))
-        told += [number // 48] * bool(said(tick.diagnosis))
-    assert set(told) <= {1, 2}
+    log = Log(100)
+    told = {
+        number // 48
+        for number in range(5 * 48)
+        if log.tick(number, lost(2) if number % 48 < 8 and number >= 48 else None)
+    }
+    assert told == {1, 2}
 
 
 def test_an_outcome_that_has_not_happened_for_a_week_is_told() -> None:
-    ticks = run(0, CHANGE + WEEK, never)
-    assert not any(said(tick) for tick in ticks[:-1]), "a log that stays as it was is told nothing"
-    assert said(ticks[-1]) == [("silent", "pay")]
+    monitor = Monitor(LONG, TOWN.vocabulary())
+    ticks = []
+    for number in range(CHANGE + WEEK):
+        piece = TOWN.slice(number)
+        if number >= CHANGE:
+            failed = piece.failed.copy()
+            failed[:, 1] = False
+            piece = aggregate(piece.start, piece.values, failed, piece.weight)
+        ticks.append(monitor.tick(piece).diagnosis)
+    assert not any(tick.misfits for tick in ticks[:-1]), "a log that stays as it was"
+    assert said(ticks[-1].misfits) == [("silent", "pay")]
+    assert diagnosis_from(diagnosis_document(ticks[-1])).misfits == ticks[-1].misfits
     learning = [tick.learning_outcomes for tick in ticks]
     assert learning == [("seat", "pay")] * 25 + [()] * (len(ticks) - 25)

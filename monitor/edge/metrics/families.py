@@ -171,7 +171,8 @@ def _tick_families(diagnosis: Diagnosis) -> Iterator[Metric]:
     )
     yield labelled(
         "misfit",
-        "1 for what is no longer in the log as it was: vanished, more_missing, constant, renewed, silent or always.",
+        "1 for what is no longer in the log as it was: vanished, more_missing, constant, renewed, "
+        "silent or always.",
         ["kind", "subject"],
         [([misfit.kind, misfit.subject], 1.0) for misfit in diagnosis.misfits],
     )
