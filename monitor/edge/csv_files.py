@@ -7,10 +7,9 @@ import io
 import re
 from collections.abc import Collection, Iterator
 
-from monitor.domain import Rejected
 from monitor.edge.blocks import Block, Log, State
 from monitor.edge.csv_rows import CsvRows, Grammar
-from monitor.edge.readers import Chunk, joined, left_out, no_rows, once_each
+from monitor.edge.readers import Chunk, joined, left_out, once_each, without_columns
 from monitor.edge.streams import UnreadableError
 
 DELIMITERS = ",;\t|"
@@ -106,20 +105,11 @@ class CsvReader:
             place = end
             if names and names != rows.names:
                 rows = self._under(names)
-                parts += self._lacking(rows, f"{self.log.name}:{line - 1}", block.state)
+                where = f"{self.log.name}:{line - 1}"
+                parts += without_columns(names, self.needed, where, block.state)
         if len(parts) == 1 and set(parts[0].rows.schema.names) == set(self.rows.needed):
             return parts[0], rows
         return joined(parts, block.state, self.rows.needed), rows
-
-    def _lacking(self, rows: CsvRows, where: str, state: State) -> list[Chunk]:
-        """What a later header does not have is told: the rows below count without it."""
-        if not (lost := [f"`{name}`" for name in self.needed if name not in rows.names]):
-            return []
-        detail = (
-            f"is a header without column {', '.join(lost)}: nothing is known of it in the rows "
-            "below; write files of different columns apart"
-        )
-        return [Chunk(no_rows(rows.needed), str, state, (Rejected("bad_header", where, detail),))]
 
     def _under(self, names: list[str]) -> CsvRows:
         once_each(names, self.needed)

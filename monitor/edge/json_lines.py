@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -235,17 +236,32 @@ def names_in(row: dict[str, Any], prefix: str = "") -> Iterator[str]:
             yield from names_in(value, f"{prefix}{name}.")
 
 
+_CONSTANTS = {"NaN": None, "Infinity": float("inf"), "-Infinity": float("-inf")}
+"""What Python and JavaScript programs write as numbers, though JSON has no such."""
+
+
 def object_of(line: bytes) -> dict[str, Any] | str:
     """The object of a line, or what the line is instead."""
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
         try:
-            line.decode("utf-8")
+            text = line.decode("utf-8")
         except UnicodeDecodeError:
             return "not UTF-8"
-        return f"not JSON ({error})"
+        try:
+            if not any(word in text for word in _CONSTANTS):
+                return f"not JSON ({error})"
+            row = json.loads(text, parse_constant=_CONSTANTS.get, parse_int=_whole)
+        except (ValueError, RecursionError):
+            return f"not JSON ({error})"
     return row if isinstance(row, dict) else f"a JSON {type(row).__name__}, not an object"
+
+
+def _whole(digits: str) -> int | float:
+    """As orjson has it: what 64 bits do not hold is a float."""
+    number = int(digits)
+    return number if -(2**63) <= number < 2**64 else float(digits)
 
 
 def _type_of(cells: list[Any]) -> pa.DataType | None:

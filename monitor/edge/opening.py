@@ -29,6 +29,7 @@ _FORMATS = {
 }
 _PACKED = {".gz", ".zst", ".zstd", ".bz2", ".lz4"}
 _PARQUET_MAGIC = b"PAR1"
+_ZIP_MAGIC = b"PK\x03\x04"
 _LINES_TRIED = 3
 """One of these is JSON if the log is: a service may begin with a line of its own."""
 
@@ -63,6 +64,9 @@ def open_reader(
         return NothingYet(log)
     if start.startswith(_PARQUET_MAGIC):
         raise UnreadableError("wrong_format", f'is Parquet, not {kind}; set format = "parquet"')
+    if start.startswith(_ZIP_MAGIC):
+        detail = "is a ZIP archive or a spreadsheet; unpack it, or export it as CSV"
+        raise UnreadableError("wrong_format", detail)
     if kind == "jsonl":
         return (JsonTextReader if is_json_text(start) else JsonLinesReader)(log, needed)
     if kind == "pattern":

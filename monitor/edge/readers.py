@@ -114,6 +114,26 @@ def _bytes(rows: pa.RecordBatch, name: str) -> pa.Array:
     return rows.column(name).cast(pa.binary())
 
 
+def without_columns(
+    names: Sequence[str], needed: Collection[str], where: str, state: State
+) -> list[Chunk]:
+    """What a header within a log does not have is told: the rows below count without it.
+
+    Args:
+        names: in the header.
+        needed: the columns to read.
+        where: it stands, for people.
+        state: behind its block.
+    """
+    if not (lost := [f"`{name}`" for name in needed if name not in names]):
+        return []
+    detail = (
+        f"is a header without column {', '.join(lost)}: nothing is known of it in the rows "
+        "below; write files of different columns apart"
+    )
+    return [Chunk(no_rows(needed), str, state, (Rejected("bad_header", where, detail),))]
+
+
 def left_out(name: str, block: Block, needed: Iterable[str]) -> Chunk:
     """The chunk of a block that is too long."""
     detail = f"line is longer than {MAX_RECORD_BYTES >> 20} MiB and was left out; break it up"

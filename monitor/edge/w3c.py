@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 
 from monitor.edge.blocks import Block, Log, State, whole_lines
 from monitor.edge.csv_rows import CsvRows
-from monitor.edge.readers import Chunk, joined, left_out, once_each
+from monitor.edge.readers import Chunk, joined, left_out, once_each, without_columns
 from monitor.edge.streams import UnreadableError
 
 _MAX_PREAMBLE_BYTES = 1 << 20
@@ -79,6 +79,8 @@ class W3cReader:
             if header := _FIELDS.match(found[0]):
                 names = _names(header[1])
                 once_each(names, self.needed)
+                where = f"{self.log.name}:{line - 1}"
+                parts += without_columns(names, self.needed, where, block.state)
         return joined(parts, block.state, self.needed), names
 
     def _rows(self, names: list[str]) -> CsvRows:

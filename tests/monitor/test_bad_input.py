@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import zipfile
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from monitor.domain import Batch, Rejected
 from monitor.edge import blocks
 from monitor.edge.decoding import LISTED, Decoder
 from monitor.edge.files import FileSource
+from monitor.edge.json_records import RecordDecoder
 from monitor.edge.source import SourceError
 from monitor.vocabulary import Vocabulary
 
@@ -234,6 +236,13 @@ def test_a_later_header_without_a_column_is_told(tmp_path: Path) -> None:
     (rejected,) = told.rejected
     assert (rejected.reason, rejected.where) == ("bad_header", f"{tmp_path / 'log.csv'}:3")
     assert "without column `region`" in rejected.detail
+    (tmp_path / "log.csv").write_text(
+        "#Version: 1.0\n#Fields: at region status\n"
+        "2024-03-01T12:00Z a 200\n#Fields: at status\n2024-03-01T12:00Z 200\n"
+    )
+    told = Told(config(tmp_path, source="max_rejected_ratio = 1\nformat = 'w3c'"))
+    assert told.regions == ["a", "(missing)"]
+    assert [one.where for one in told.rejected] == [f"{tmp_path / 'log.csv'}:4"]
 
 
 def test_a_header_in_a_quoted_field_is_a_text(tmp_path: Path) -> None:
@@ -274,6 +283,26 @@ def test_an_empty_file_is_named_and_the_others_go_on(name: str, tmp_path: Path) 
     assert told.failed == [False, True]
     (rejected,) = told.rejected
     assert (rejected.reason, rejected.where) == ("empty_file", str(tmp_path / name))
+
+
+def test_an_archive_or_a_spreadsheet_is_told(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "log.xlsx", "w") as archive:
+        archive.writestr("log.csv", "at,region,status\n")
+    (rejected,) = Told(config(tmp_path)).rejected
+    assert rejected.reason == "wrong_format"
+    assert "is a ZIP archive or a spreadsheet; unpack it" in rejected.detail
+
+
+@pytest.mark.parametrize("field", ["region", "beside"])
+def test_numbers_that_json_does_not_have_cost_no_row(field: str, tmp_path: Path) -> None:
+    """As Python writes them: `NaN` is a missing value, wherever it stands."""
+    lines(tmp_path / "log.jsonl", {field: float("nan"), "status": 503}, {"more": float("inf")})
+    told = Told(config(tmp_path))
+    assert told.rejected == []
+    assert told.failed == [True, False]
+    row = {"at": NOON.isoformat(), "region": "north", "status": 503, field: float("nan")}
+    decoded = RecordDecoder(config(tmp_path), told.vocabulary).decode([json.dumps(row).encode()])
+    assert not decoded.faults
 
 
 def test_a_log_of_blank_lines_is_empty(tmp_path: Path) -> None:
