@@ -95,9 +95,14 @@ class CsvReader:
 
     def _parse(self, block: Block, rows: CsvRows) -> tuple[Chunk, CsvRows]:
         """The rows of a block, and under which header it ends."""
+        chunk = rows.parse(block)
+        whole = set(rows.needed) == set(self.rows.needed)
+        headers = list(rows.headers(block)) if rows.may_have_headers(chunk) else []
+        if whole and not headers:
+            return chunk, rows
         parts: list[Chunk] = []
         place, line = 0, block.line
-        for start, end, names in [*rows.headers(block), (len(block.data), len(block.data), [])]:
+        for start, end, names in [*headers, (len(block.data), len(block.data), [])]:
             piece = block.data[place:start]
             if piece.strip():
                 parts.append(rows.parse(Block(piece, line, block.state)))
@@ -107,8 +112,6 @@ class CsvReader:
                 rows = self._under(names)
                 where = f"{self.log.name}:{line - 1}"
                 parts += without_columns(names, self.needed, where, block.state)
-        if len(parts) == 1 and set(parts[0].rows.schema.names) == set(self.rows.needed):
-            return parts[0], rows
         return joined(parts, block.state, self.rows.needed), rows
 
     def _under(self, names: list[str]) -> CsvRows:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from monitor.edge.blocks import Block, whole_lines
@@ -84,10 +85,19 @@ class CsvRows:
             rows, lambda row: layout.where(int(kept()[row])), block.state, rejects.listed()
         )
 
+    def may_have_headers(self, chunk: Chunk) -> bool:
+        """False if no row of a parsed block can be a header: cheap to find out, unlike which."""
+        names = pa.array([name.encode() for name in self.names], pa.binary())
+        columns = (chunk.rows.column(name) for name in self.needed[:2])
+        return bool(chunk.rejected) or any(
+            pc.any(pc.is_in(column.cast(pa.binary()), names)).as_py() for column in columns
+        )
+
     def headers(self, block: Block) -> Iterator[tuple[int, int, list[str]]]:
         """Records that are headers, as logs have that were made of several files.
 
-        More than half of their cells, and two at least, are names of this header's columns.
+        More than half of their cells, and two at least, are names of this header's columns, and
+        they have more than half of the columns that are read.
 
         Returns:
             Where each begins and ends in the bytes of the block, and its names, in order.
@@ -103,8 +113,8 @@ class CsvRows:
                 continue
             text = lines.text(line).decode("utf-8", "replace").rstrip("\r")
             names = [n.strip() for n in next(csv.reader([text], delimiter=self.delimiter), [])]
-            known = len({*names} & {*self.names})
-            if known >= 2 and 2 * known > len(names):
+            known, read = (len({*names} & {*some}) for some in (self.names, self.needed))
+            if known >= 2 and 2 * known > len(names) and 2 * read > len(self.needed):
                 yield start, min(int(lines.ends[line]) + 1, len(block.data)), names
 
     def _split(self, layout: _Layout, rejects: Rejects) -> tuple[pa.RecordBatch, list[int]]:
