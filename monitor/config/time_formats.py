@@ -98,6 +98,11 @@ def parse_format(text: str) -> TimeFormat:
             parts[-1].append(DIRECTIVES[directive])
         else:
             parts[-1].append(r"\s*" if token.isspace() else re.escape(token))
+    if not re.search("%[YyDF]", "".join(plain)):
+        raise FormatError(
+            f"{text!r} has no year, so nobody knows when that was",
+            "have the log write whole times, best ISO 8601 such as 2026-03-02T10:00:00Z",
+        )
     read = ["".join(part) for part in parts[::2]]
     between = ["".join(part) for part in parts[1::2]] + [""]
     groups = [f"(?P<{name}>{part})" for name, part in zip("abc", read, strict=False)]

@@ -372,6 +372,7 @@ def test_a_java_pattern_is_refused_with_what_it_means() -> None:
         ("iso8601", "leave it out for ISO 8601"),
         ("%Y-%m-%d %Q", "known are %Y"),
         ("%s", 'write unit = "s"'),
+        ("%b %d %H:%M:%S", "have the log write whole times"),
     ],
 )
 def test_what_is_no_format_is_found_before_a_row_is_read(
