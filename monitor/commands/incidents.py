@@ -1,4 +1,4 @@
-"""`least-monitor incidents`: what the monitor has found, newest first."""
+"""`least-monitor incidents`: what the monitor has found, what is open and worst first."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from monitor.domain import Incident
+
+_ROOM_FOR_ALL = 120
+"""Characters across; a narrower terminal shows id, state, age, outcome and cause."""
 
 _UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -53,11 +56,11 @@ def incidents(
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List incidents, newest first."""
+    """List incidents: what is not over, then by severity, then the newest."""
     after = _since(since, datetime.now(UTC))
     with open_stored(config, store, api, token_file) as opened:
         from monitor.domain import State
-        from monitor.edge.store import IncidentQuery
+        from monitor.edge.store import IncidentQuery, worst_first
 
         found = opened.store.incidents(
             IncidentQuery(
@@ -73,7 +76,8 @@ def incidents(
 
             say(dumps({"incidents": [incident_document(i) for i in found]}).decode())
         elif found:
-            print_whole(wide_terminal(), _table(found, opened.zone))
+            console = wide_terminal()
+            print_whole(console, _table(worst_first(found), opened.zone, console.width))
             say("`least-monitor explain ID` tells why.")
         else:
             say("no incidents")
@@ -94,37 +98,44 @@ def _since(text: str | None, now: datetime) -> datetime | None:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _table(found: Sequence[Incident], zone: tzinfo) -> Table:
+def _table(found: Sequence[Incident], zone: tzinfo, width: int) -> Table:
+    """What identifies an incident always shows; the rest as far as there is room for it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     from monitor.domain import Severity, State
-    from monitor.edge.wording import cause_text, duration, number
+    from monitor.edge.wording import ago, cause_text, duration, number
 
     styles = {State.OPEN: "bold red", State.ACKNOWLEDGED: "yellow", State.RESOLVED: "green"}
     hurts = {Severity.INFO: "dim", Severity.WARNING: "yellow", Severity.CRITICAL: "bold red"}
-    table = Table(box=box.SIMPLE_HEAD)
     opened = f"opened ({found[0].opened_at.astimezone(zone):%Z})"
-    for name in ("id", "state", "severity", opened, "lasted", "what fails"):
+    wide, now = width >= _ROOM_FOR_ALL, datetime.now(UTC)
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("id", no_wrap=True)
+    for name in ("state", "severity", opened, "lasted") if wide else ("state", "age"):
         table.add_column(name, no_wrap=True)
+    table.add_column("what fails", no_wrap=wide)
     table.add_column("cause")
-    for name in ("failed", "expected", "score"):
+    for name in ("failed", "expected", "score") if wide else ("failed",):
         table.add_column(name, justify="right", no_wrap=True)
     for incident in found:
         finding = incident.finding
         ended = incident.resolved_at or incident.last_seen_at
         # Values come from the watched log: Text, because markup in them means nothing.
-        table.add_row(
-            incident.id[:8],
-            Text(incident.state.value, styles[incident.state]),
-            Text(incident.severity.value, hurts[incident.severity]),
-            f"{incident.opened_at.astimezone(zone):%Y-%m-%d %H:%M}",
-            duration(ended - incident.opened_at),
-            Text(finding.outcome),
-            Text(cause_text(finding.cause)),
-            number(finding.observed),
-            number(finding.expected),
-            number(finding.score),
-        )
+        state = Text(incident.state.value, styles[incident.state])
+        what = Text(finding.outcome), Text(cause_text(finding.cause))
+        numbers = number(finding.observed), number(finding.expected), number(finding.score)
+        if wide:
+            table.add_row(
+                incident.id,
+                state,
+                Text(incident.severity.value, hurts[incident.severity]),
+                f"{incident.opened_at.astimezone(zone):%Y-%m-%d %H:%M}",
+                duration(ended - incident.opened_at),
+                *what,
+                *numbers,
+            )
+        else:
+            table.add_row(incident.id, state, ago(incident.opened_at, now), *what, numbers[0])
     return table

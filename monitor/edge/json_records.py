@@ -19,7 +19,7 @@ from monitor.edge.source import SourceError
 from monitor.vocabulary import Vocabulary
 
 MAX_RECORD_BYTES = 1 << 20
-"""A longer record is no booking; Kafka's own default limit is as long."""
+"""A longer record is none of a log; Kafka's own default limit is as long."""
 
 _ARROW = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 _INT64 = range(-(2**63), 2**63)
@@ -183,7 +183,9 @@ def _objects(
         if value is None or not value.strip():
             faults.append(Fault(row, "empty", "record has no value; write one JSON object"))
         elif len(value) > MAX_RECORD_BYTES:
-            detail = f"record has {len(value)} bytes, more than {MAX_RECORD_BYTES}: no booking"
+            detail = (
+                f"record has {len(value)} bytes, more than {MAX_RECORD_BYTES}: no record of a log"
+            )
             faults.append(Fault(row, "too_large", detail))
         elif isinstance(found := object_of(value), str):
             detail = f"record is {found}; write one JSON object a record"

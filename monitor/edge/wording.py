@@ -72,6 +72,27 @@ def duration(value: timedelta) -> str:
     return " ".join(parts)
 
 
+def ago(at: datetime, now: datetime) -> str:
+    """How long since, or until, in one unit.
+
+    >>> noon = datetime(2013, 4, 16, 12, tzinfo=UTC)
+    >>> ago(noon - timedelta(minutes=12), noon), ago(noon - timedelta(hours=30), noon)
+    ('12 min ago', '30 h ago')
+    >>> ago(noon - timedelta(days=3), noon), ago(noon, noon), ago(noon + timedelta(hours=2), noon)
+    ('3 days ago', 'just now', 'in 2 h')
+    """
+    minutes = round(abs(now - at) / timedelta(minutes=1))
+    if not minutes:
+        return "just now"
+    if minutes < 100:
+        words = f"{minutes} min"
+    elif minutes < 48 * 60:
+        words = f"{round(minutes / 60)} h"
+    else:
+        words = f"{round(minutes / 1440):,} days"
+    return f"{words} ago" if at < now else f"in {words}"
+
+
 def cause_text(cause: Cause, most: int = 6) -> str:
     """A cause in words; long value lists are cut.
 

@@ -72,7 +72,7 @@ def test_an_incident_is_drawn_and_told_in_tables_too(site: Site, open_page: Open
     page = open_page()
     page.goto(f"{site.url}/incidents/{site.over.id}")
     path = site.over.finding.path
-    boxes = page.locator(".picture .box").evaluate_all(
+    boxes = page.locator(".picture.wide .box").evaluate_all(
         """boxes => boxes.map(
             b => [b.querySelector("title").textContent, b.getBoundingClientRect().x])"""
     )
@@ -108,7 +108,23 @@ def test_times_stand_in_the_readers_zone_with_utc_on_hover(site: Site, open_page
     assert began.get_attribute("datetime") == f"{site.over.finding.began:%Y-%m-%dT%H:%M:%SZ}"
     assert began.get_attribute("title") == f"{site.over.finding.began:%Y-%m-%d %H:%M} UTC"
     assert re.search(r"\d\d:\d\d (EST|GMT-5)$", began.inner_text())
-    assert "America/New_York" in page.locator("footer").inner_text()
+    assert "America/New_York, UTC on hover" in page.locator("footer").inner_text()
+    ages = page.locator("time + .ago").all_inner_texts()
+    assert ages
+    assert all(re.fullmatch(r"\((in )?[\d,]+ (min|h|days)( ago)?\)", age) for age in ages)
+
+
+def test_on_a_telephone_the_path_runs_down_the_page(site: Site, open_page: Opener) -> None:
+    page = open_page(viewport=PHONE)
+    page.goto(f"{site.url}/incidents/{site.over.id}")
+    expect(page.locator(".picture.wide")).to_be_hidden()
+    shown = page.locator(".picture.narrow svg").bounding_box()
+    assert shown is not None
+    assert shown["x"] + shown["width"] <= PHONE["width"]
+    page.get_by_role("link", name="Zoom to the incident").click()
+    expect(page.get_by_role("link", name="with the days before")).to_be_visible()
+    hot, bars = page.locator(".chart .bar.hot").count(), page.locator(".chart .bar").count()
+    assert hot >= bars / 3
 
 
 def test_the_list_is_filtered_without_javascript(site: Site, open_page: Opener) -> None:
@@ -166,6 +182,7 @@ def test_what_is_printed_has_the_story_and_no_buttons(site: Site, open_page: Ope
 def test_nothing_is_changed_without_the_token(site: Site, open_page: Opener) -> None:
     page = open_page(java_script_enabled=False)
     page.goto(f"{site.url}/incidents/{site.fresh.id}")
+    page.get_by_text("Acknowledge or judge").click()
     page.get_by_label("Your name").fill("eve")
     page.get_by_label("Token").fill("guess")
     page.get_by_role("button", name="Acknowledge").click()
@@ -233,6 +250,8 @@ def test_a_keyboard_is_enough(site: Site, open_page: Opener) -> None:
             break
         assert focus["ring"], focus
         seen.append(focus["what"].strip())
+        if "Acknowledge or judge" in focus["what"]:
+            page.keyboard.press("Enter")
         if focus["what"] == "actor":
             page.keyboard.type("keyboard-user")
         if focus["what"] == "token":
@@ -242,7 +261,7 @@ def test_a_keyboard_is_enough(site: Site, open_page: Opener) -> None:
         if focus["what"] == "Acknowledge":
             page.keyboard.press("Enter")
             break
-    assert "As a table" in seen
+    assert "Acknowledge or judge" in seen
     page.wait_for_url(f"**/incidents/{site.fresh.id}")
     assert page.locator(".incident-head .state").inner_text().lower() == "acknowledged"
     assert "by keyboard-user: by hand" in page.locator(".history").inner_text()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from monitor.domain import Cause, Edge, Incident, State
 from monitor.edge.console import picture
 from monitor.edge.console.charts import chart
 from monitor.edge.console.layout import BOX_HEIGHT, BOX_WIDTH, lay_out
+from monitor.edge.console.leading import MOST_BEHIND
 from monitor.edge.http import make_app
 from monitor.edge.http.signing import COOKIE, Sessions, local_path
 from monitor.edge.metrics import Metrics
@@ -369,7 +371,7 @@ def test_nodes_are_found_and_shown_with_their_neighbours(
     assert "60 nodes" in client.get("/graph?q=office").text
     assert "<h1><bdi>reserve</bdi></h1>" in client.get("/graph?q=reserve").text
     near = client.get("/graph?node=reserve").text
-    assert "office=" not in near.split("<main")[1].split('<div class="picture"')[1]
+    assert "office=" not in near.split("<main")[1].split('<div class="picture')[1]
     far = client.get("/graph?node=reserve&hops=2").text
     assert "Only the strongest of its neighbours are drawn" in far
     assert far.count('<g class="box') == picture.MOST_NODES
@@ -423,7 +425,8 @@ def test_a_picture_of_an_incident_marks_path_root_and_outcome() -> None:
         Link("airline=AC", "fare=9", 0.4, None),
         Link("fare=9", "reserve", 0.4, None),
     ]
-    drawn = picture.of_incident(path, ["airline=AC"], links)
+    drawn, narrow = picture.of_incident(path, ["airline=AC"], links)
+    assert {box.name for box in narrow.boxes} == {box.name for box in drawn.boxes}
     kinds = {box.name: box.kind for box in drawn.boxes}
     assert kinds == {
         "airline=AC": "root",
@@ -436,9 +439,41 @@ def test_a_picture_of_an_incident_marks_path_root_and_outcome() -> None:
     assert lines["airline=AC", "fare=3"].width > lines["fare=9", "reserve"].width
     assert not lines["fare=3", "reserve"].learned  # the graph has forgotten it
     assert sum(line.on_path for line in drawn.lines) == 2
-    assert len(picture.of_incident(("reserve",), [], []).boxes) == 1
-    everything = picture.of_incident(("everything", "reserve"), [], [])
+    assert len(picture.of_incident(("reserve",), [], [])[0].boxes) == 1
+    everything, _ = picture.of_incident(("everything", "reserve"), [], [])
     assert [box.kind for box in everything.boxes] == ["root", "outcome"]
+
+
+def test_the_path_leads_and_rivals_are_only_in_the_table() -> None:
+    path = ("carrier=AC", "code=E1", "reserve")
+    links = [Link("carrier=AC", f"carrier=R{n}", -1.0, None) for n in range(9)]
+    links += [Link("carrier=AC", "code=E1", 0.2, None), Link("code=E1", "reserve", 0.3, None)]
+    links += [Link("carrier=AC", f"code=E{n}", 0.1, None) for n in range(2, 12)]
+    links += [Link(f"code=E{n}", "reserve", 0.1 * n, None) for n in range(2, 12)]
+    wide, narrow = picture.of_incident(path, ["carrier=AC"], links)
+    assert not any("=R" in box.name for box in wide.boxes)
+    assert len(wide.boxes) == 3 + MOST_BEHIND
+    assert wide.left_out == 9 + 2 * (10 - MOST_BEHIND)
+    at = {box.name: (box.x, box.y) for box in wide.boxes}
+    assert len({at[name][1] for name in path}) == 1, "the path is a straight line"
+    assert [at[name][0] for name in path] == sorted(at[name][0] for name in path)
+    assert all(at[box.name][1] > at["reserve"][1] for box in wide.boxes if box.kind == "other")
+    below = {box.name: (box.x, box.y) for box in narrow.boxes}
+    assert narrow.width < 340, "a telephone's width"
+    assert [below[name][1] for name in path] == sorted(below[name][1] for name in path)
+    for drawn in (wide, narrow):
+        for one, other in combinations(drawn.boxes, 2):
+            beside = abs(one.x - other.x) >= drawn.box_width
+            assert beside or abs(one.y - other.y) >= drawn.box_height
+
+
+def test_a_cause_of_two_values_and_edges_that_run_back_are_drawn() -> None:
+    path = ("a=1", "b=2", "c=3", "pay")
+    links = [Link("c=3", "b=2", 0.2, None), Link("b=2", "pay", 0.2, None)]
+    for drawn in picture.of_incident(path, ["a=1", "z=9"], links):
+        assert {box.name for box in drawn.boxes} == {*path, "z=9"}
+        assert len(drawn.lines) == 5
+        assert all(0 <= line.x <= drawn.width for line in drawn.lines)
 
 
 # Charts
@@ -462,9 +497,20 @@ def test_a_chart_is_in_per_cent_and_tells_its_parts() -> None:
     assert [(s.kind, s.x, s.width) for s in drawn.spans] == [("judged", 0.0, 25.0)]
     assert [m.label for m in drawn.marks] == ["reported"]
     assert drawn.bars[0].height == 100
+    assert not drawn.rate
     assert drawn.expected[0].y1 == 50
     assert drawn.bars[0].title == "2026-03-01 12:00–12:30 UTC: 4 failed, 4.0 % of 100, 2 expected"
     assert chart([], HALF_HOUR, 100) is None
+
+
+def test_a_chart_has_the_rate_above_the_counts() -> None:
+    drawn = chart([*points(2), *points(4, 8, 400)[2:]], HALF_HOUR, 200, head=20, rate=60)
+    assert drawn is not None
+    rate, floor = drawn.floors
+    assert all(20 <= step.y1 <= rate for step in drawn.rate)
+    assert all(rate < bar.y < floor for bar in drawn.bars)
+    assert drawn.rate[0].y1 < drawn.rate[-1].y1, "half the rate, though twice the failures"
+    assert [level.label for level in drawn.rate_levels] == ["4.0 %"]
 
 
 def test_a_long_course_is_drawn_with_fewer_bars_and_loses_no_failure() -> None:

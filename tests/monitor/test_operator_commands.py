@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 from dataclasses import replace
@@ -22,10 +23,11 @@ from monitor.domain import (
     Edge,
     Incident,
     Method,
+    Severity,
     State,
 )
 from monitor.edge import documents
-from monitor.edge.store import LATEST_DIAGNOSIS, Verdict, Work, open_store
+from monitor.edge.store import LATEST_DIAGNOSIS, Verdict, Work, open_store, worst_first
 from tests.samples import finding, tick
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -85,16 +87,45 @@ def least_monitor(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-def test_incidents_are_listed_newest_first(store_url: str) -> None:
+def test_incidents_are_listed_what_is_open_first(store_url: str) -> None:
     shown = least_monitor("incidents", "--store", store_url, "--all-methods")
     assert shown.exit_code == 0
     lines = shown.stdout.splitlines()
     rows = [line for line in lines if "reserve" in line]
-    assert [row.split()[0] for row in rows] == ["paper1", "a1b2c3d4", "ffff"]
+    assert [row.split()[0] for row in rows] == ["paper1", "a1b2c3d4e5", "ffff"]
     assert "airline AC" in rows[1]
     assert "opened (UTC)" in shown.stdout
     assert "2026-03-01 12:00" in rows[1]
     assert "440" in rows[1]
+
+
+def test_at_80_columns_id_age_and_cause_are_whole(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rich.console import Console
+
+    from monitor.commands import incidents
+
+    monkeypatch.setattr(incidents, "wide_terminal", lambda: Console(width=80))
+    lines = least_monitor("incidents", "--store", store_url, "--all-methods").stdout.splitlines()
+    rows = [line for line in lines if "airline AC" in line]
+    assert [row.split()[0] for row in rows] == ["paper1", "a1b2c3d4e5", "ffff"]
+    assert all(re.search(r"(min|h|days) ago|just now|in \d", row) for row in rows)
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_worst_lead_every_list() -> None:
+    shown = [
+        replace(OPENED, id=name, severity=severity, state=state, opened_at=NOON + hours * HOUR)
+        for name, severity, state, hours in (
+            ("old", Severity.CRITICAL, State.OPEN, 0),
+            ("over", Severity.CRITICAL, State.RESOLVED, 9),
+            ("mild", Severity.INFO, State.OPEN, 5),
+            ("taken", Severity.CRITICAL, State.ACKNOWLEDGED, 1),
+            ("bad", Severity.WARNING, State.OPEN, 2),
+        )
+    ]
+    assert [i.id for i in worst_first(shown)] == ["taken", "old", "bad", "mild", "over"]
 
 
 def test_incidents_for_programs_come_whole(store_url: str) -> None:

@@ -23,9 +23,10 @@ from monitor.edge.console.health import health
 from monitor.edge.console.reports import Report
 from monitor.edge.silences import Hush, Silence, described, until
 from monitor.edge.status import Status
-from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict
+from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict, worst_first
 from monitor.edge.store.lease import Lease
 from monitor.edge.wording import (
+    ago,
     duration,
     number,
     percent,
@@ -40,9 +41,9 @@ _PARENTS = 8
 _EDGES_LISTED = 200
 _NAMES_OFFERED = 1500
 _FOUND = 100
-_SPARK_HEIGHT, _CHART_HEIGHT = 44, 200
+_SPARK_HEIGHT, _CHART_HEIGHT = 44, 290
 
-NEWEST = 30
+SHOWN = 30
 """Incidents on the overview."""
 
 VERDICTS = {
@@ -83,7 +84,7 @@ class Overview:
     """What the first page shows beside the status."""
 
     incidents: Sequence[Incident]
-    """The newest that are open."""
+    """The worst that are open."""
     open_counts: Mapping[str, int]
     """Outcome → how many are open."""
     recent: Sequence[Incident] = ()
@@ -123,7 +124,8 @@ class Console:
             finalize=_visible,
         )
         self._pages.filters.update(
-            time=moment,
+            time=moment_and_age,
+            clock=moment,
             plain_time=time_text,
             number=number,
             percent=percent,
@@ -192,7 +194,7 @@ class Console:
             "incidents.html",
             viewer,
             status,
-            incidents=incidents,
+            incidents=worst_first(incidents),
             more=following and urlencode({**given, "after": following}),
             start=urlencode(given) if asked.get("after") else None,
             ranges={
@@ -200,6 +202,7 @@ class Console:
                 for words, at in since.items()
             },
             asked=asked,
+            example=_example(status, incidents),
             filtered=bool(given.keys() - {"method"}) or "method" in asked,
             labels=labels,
             verdicts=VERDICTS,
@@ -209,8 +212,15 @@ class Console:
             outcomes=outcomes,
         )
 
-    def incident(self, viewer: Viewer, status: Status, story: Story) -> Response:
-        """One incident: what fails, since when, how badly, how it gets there, what to do."""
+    def incident(self, viewer: Viewer, status: Status, story: Story, near: bool) -> Response:
+        """One incident: what fails, since when, how badly, how it gets there, what to do.
+
+        Args:
+            viewer: who looks.
+            status: the daemon's.
+            story: what is known of it.
+            near: the course shows the incident and little more.
+        """
         incident, finding = story.incident, story.incident.finding
         roots = [f"{name}={value}" for name, values in finding.cause.selector for value in values]
         path = finding.path or (finding.outcome,)
@@ -224,10 +234,11 @@ class Console:
             incident=incident,
             finding=finding,
             path=path,
-            picture=picture.of_incident(path, roots, links),
+            pictures=picture.of_incident(path, roots, links),
+            near=near,
             links=sorted(links, key=lambda e: (-abs(e.weight), e.source, e.target)),
             course=incident_page.course(
-                story, status.window.slice_length, status.window.length, _CHART_HEIGHT
+                story, status.window.slice_length, status.window.length, _CHART_HEIGHT, near
             ),
             facts=incident_page.facts(incident, status),
             examples=incident_page.examples(story.exhibit, allowed),
@@ -250,6 +261,7 @@ class Console:
             windows=windows,
             now=now,
             match=match,
+            example=_silenced(status),
         )
 
     def graph(
@@ -291,11 +303,7 @@ class Console:
             more=more,
             strength={(e.source, e.target): e.weight for e in strongest},
             outcomes=[
-                (
-                    count.outcome,
-                    *_parents(status, [e for e in strongest if e.target == count.outcome]),
-                )
-                for count in counts
+                (count.outcome, *_parents(status, strongest, count.outcome)) for count in counts
             ],
         )
 
@@ -350,6 +358,13 @@ def moment(at: datetime | None) -> Markup:
     )
 
 
+def moment_and_age(at: datetime | None) -> Markup:
+    """The same with how long ago that is; the script keeps it true."""
+    if at is None:
+        return moment(at)
+    return moment(at) + Markup(' <span class="ago">({})</span>').format(ago(at, datetime.now(UTC)))
+
+
 def cut(text: str, most: int = 80) -> str:
     """For places with little room."""
     text = visible(text)
@@ -378,13 +393,56 @@ def _burning(outcome: str, incidents: Iterable[Incident]) -> list[tuple[datetime
     ]
 
 
-def _parents(status: Status, edges: Sequence[Edge]) -> tuple[list[Edge], list[Edge]]:
-    """The strongest, apart from error codes, which go with their outcome by nature."""
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """A value that leads to an outcome."""
+
+    source: str
+    weight: float
+    """Of the weaker edge on the way."""
+    through: str
+    """The error code on the way, or nothing."""
+
+
+def _parents(
+    status: Status, strongest: Sequence[Edge], outcome: str
+) -> tuple[list[Leader], list[Edge]]:
+    """Values, directly or through an error code, and the codes, which go with it by nature."""
     attributes = status.config.settings.schema.attributes if status.config else ()
     codes = tuple(f"{a.name}=" for a in attributes if a.is_code)
-    plain = [e for e in edges if not e.source.startswith(codes)] if codes else list(edges)
-    coded = [e for e in edges if e.source.startswith(codes)] if codes else []
-    return plain[:_PARENTS], coded[:_PARENTS]
+    mine = [e for e in strongest if e.target == outcome]
+    coded = {e.source: e for e in mine if codes and e.source.startswith(codes)}
+    found: dict[str, Leader] = {}
+    for edge in strongest:
+        if codes and edge.source.startswith(codes):
+            continue
+        if edge.target == outcome:
+            leader = Leader(edge.source, edge.weight, "")
+        elif edge.target in coded and edge.weight > 0:
+            weaker = min(edge.weight, coded[edge.target].weight)
+            leader = Leader(edge.source, weaker, edge.target)
+        else:
+            continue
+        known = found.get(leader.source)
+        if known is None or abs(known.weight) < abs(leader.weight):
+            found[leader.source] = leader
+    leaders = sorted(found.values(), key=lambda one: (-abs(one.weight), one.source))
+    return leaders[:_PARENTS], list(coded.values())[:_PARENTS]
+
+
+def _silenced(status: Status) -> str:
+    """A matcher of this very configuration."""
+    schema = status.config.settings.schema if status.config else None
+    return f'outcome="{schema.outcomes[0]}"' if schema else ""
+
+
+def _example(status: Status, incidents: Sequence[Incident] = ()) -> str:
+    """A value of this very log, for a form's hint."""
+    for incident in incidents:
+        for name, values in incident.finding.cause.selector:
+            return f"{name}={values[0]}"
+    schema = status.config.settings.schema if status.config else None
+    return f"{schema.names[0]}=" if schema else ""
 
 
 def _current(status: Status, path: Sequence[str]) -> list[Edge]:

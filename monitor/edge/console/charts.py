@@ -1,4 +1,4 @@
-"""Failures over time as bars, what was expected as a line; the template only draws them.
+"""Failures over time as bars, their rate as a line above, and what was expected of both.
 
 Sideways everything is in per cent, so that a chart fits a telephone without shrinking its text.
 """
@@ -13,6 +13,8 @@ from monitor.edge.wording import number, percent
 from monitor.exhibits import Point
 
 _MOST_BARS = 144
+_BETWEEN = 22
+"""Pixels between the rate and the counts."""
 _TICKS = 4
 _HOUR_STEPS = (1, 2, 3, 6, 12, 24, 48, 72, 168)
 
@@ -76,6 +78,15 @@ class Chart:
     marks: tuple[Mark, ...]
     ticks: tuple[Mark, ...]
     levels: tuple[Level, ...]
+    """Counts to be read beside the bars."""
+    rate: tuple[Step, ...]
+    """Failures a row; empty where no room was given to it."""
+    expected_rate: tuple[Step, ...]
+    rate_levels: tuple[Level, ...]
+    floors: tuple[float, ...]
+    """Where the rate is zero, and the counts are."""
+    first: datetime
+    end: datetime
     points: tuple[Point, ...]
     """What the bars show, for the table beside it."""
     length: timedelta
@@ -90,6 +101,7 @@ def chart(
     spans: Sequence[tuple[str, datetime, datetime]] = (),
     marks: Sequence[tuple[datetime, str]] = (),
     head: int = 0,
+    rate: int = 0,
 ) -> Chart | None:
     """Lay the points out.
 
@@ -100,7 +112,8 @@ def chart(
         hot: from when until when (None: to the end) failures are those of incidents.
         spans: (kind, from, to) to be shaded.
         marks: moments to be marked, with a word each.
-        head: pixels to leave free above the highest bar.
+        head: pixels to leave free above everything.
+        rate: pixels of the height that are for the rate.
 
     Returns:
         None without points.
@@ -115,11 +128,29 @@ def chart(
     def across(at: datetime) -> float:
         return round(100 * min(max((at - first) / whole, 0.0), 1.0), 3)
 
+    above = head + rate + (_BETWEEN if rate else 0)
+
     def down(count: float) -> float:
-        return round(head + (height - head) * (1 - count / top), 1)
+        return round(above + (height - above) * (1 - count / top), 1)
+
+    shares = [p.observed / p.rows if p.rows else 0.0 for p in shown]
+    usual = [p.expected / p.rows if p.rows else 0.0 for p in shown]
+    highest = min(max(*shares, *usual, 1e-4), 1.0) if shown else 1.0
+
+    def rate_down(share: float) -> float:
+        return round(head + rate * (1 - min(share, highest) / highest), 1)
+
+    def stairs(levels: Sequence[float]) -> tuple[Step, ...]:
+        """One level a point, joined where points are neighbours."""
+        steps: list[Step] = []
+        for point, level in zip(shown, levels, strict=True):
+            x, x2 = across(point.start), across(point.start + length)
+            if steps and abs(steps[-1].x2 - x) < 0.01:
+                steps.append(Step(x, steps[-1].y2, x, level))
+            steps.append(Step(x, level, x2, level))
+        return tuple(steps)
 
     bars: list[Bar] = []
-    steps: list[Step] = []
     for point in shown:
         x, x2 = across(point.start), across(point.start + length)
         burning = any(a <= point.start and (b is None or point.start < b) for a, b in hot)
@@ -129,25 +160,36 @@ def chart(
             Bar(round(x + gap / 2, 3), round(x2 - x - gap, 3), y, round(height - y, 1), burning,
                 _told(point, length))
         )  # fmt: skip
-        level = down(point.expected)
-        if steps and abs(steps[-1].x2 - x) < 0.01:
-            steps.append(Step(x, steps[-1].y2, x, level))
-        steps.append(Step(x, level, x2, level))
     return Chart(
         height=height,
         bars=tuple(bars),
-        expected=tuple(steps),
+        expected=stairs([down(p.expected) for p in shown]),
         spans=tuple(
             Span(kind, across(a), round(across(b) - across(a), 3))
             for kind, a, b in spans
             if across(b) > across(a)
         ),
         marks=tuple(Mark(across(at), at, word) for at, word in marks if first <= at <= end),
-        ticks=tuple(Mark(across(at), at, f"{at:%H:%M}") for at in _hours(first, end)),
+        ticks=tuple(Mark(across(at), at, _clock(at)) for at in _hours(first, end)),
         levels=tuple(Level(down(count), number(count)) for count in _round_counts(top)),
+        rate=stairs([rate_down(share) for share in shares]) if rate else (),
+        expected_rate=stairs([rate_down(share) for share in usual]) if rate else (),
+        rate_levels=tuple(
+            Level(rate_down(share / 1e4), percent(share / 1e4))
+            for share in _round_counts(highest * 1e4)[-1:]
+        )
+        if rate
+        else (),
+        floors=(head + rate, height) if rate else (height,),
+        first=first,
+        end=end,
         points=tuple(shown),
         length=length,
     )
+
+
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M}" if at.hour or at.minute else f"{at:%d %b}"
 
 
 def _told(point: Point, length: timedelta) -> str:

@@ -1,5 +1,5 @@
 // Progressive: every page is whole without it. Times move into the reader's zone (UTC stays in
-// the markup and on hover), and the overview keeps itself fresh while nobody works in it.
+// the markup and on hover), ages go on, and pages keep themselves fresh while nobody works in them.
 "use strict";
 
 (() => {
@@ -21,9 +21,33 @@
   }
   const zone = document.querySelector(".zone");
   if (zone) {
-    zone.textContent = ` · times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}, UTC on hover`;
+    const mine = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    zone.textContent = ` · times in ${mine}${mine === "UTC" ? "" : ", UTC on hover"}`;
     zone.hidden = false;
   }
+
+  // As `wording.ago` has it.
+  const age = (at) => {
+    const minutes = Math.round(Math.abs(Date.now() - at) / 60000);
+    if (!minutes) return "just now";
+    const words = minutes < 100 ? `${minutes} min`
+      : minutes < 48 * 60 ? `${Math.round(minutes / 60)} h`
+      : `${Math.round(minutes / 1440).toLocaleString("en")} days`;
+    return at < Date.now() ? `${words} ago` : `in ${words}`;
+  };
+  const grow = () => {
+    for (const word of document.querySelectorAll("time + .ago"))
+      word.textContent = `(${age(new Date(word.previousElementSibling.dateTime))})`;
+  };
+  grow();
+  setInterval(grow, 30000);
+
+  // What was unfolded stays so when the page refreshes itself.
+  const folds = [...document.querySelectorAll("main details")];
+  const key = `open ${location.pathname}`;
+  for (const i of JSON.parse(sessionStorage.getItem(key) || "[]")) if (folds[i]) folds[i].open = true;
+  addEventListener("pagehide", () => sessionStorage.setItem(key,
+    JSON.stringify(folds.flatMap((fold, i) => (fold.open ? [i] : [])))));
 
   const seconds = Number(document.body.dataset.refresh);
   if (seconds) {

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from monitor.edge.console import Story
 
 
-_HEAD = 30
-"""Pixels for two lines of words above the bars."""
+_HEAD, _RATE = 30, 90
+"""Pixels for two lines of words above the drawing, and for the rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,18 @@ def facts(incident: Incident, status: Status) -> Facts:
     )
 
 
-def course(story: Story, slice_length: timedelta, window: timedelta, height: int) -> Chart | None:
-    """Observed against expected over time, with what was compared with what."""
+def course(
+    story: Story, slice_length: timedelta, window: timedelta, height: int, near: bool
+) -> Chart | None:
+    """Observed against expected over time, with what was compared with what.
+
+    Args:
+        story: of the incident.
+        slice_length: of one point.
+        window: T.
+        height: of the drawing, in pixels.
+        near: only the incident, with half as much time before and after.
+    """
     incident, finding = story.incident, story.incident.finding
     end = story.exhibit.at if story.exhibit else incident.updated_at
     judged = (end - finding.horizon, end)
@@ -63,14 +73,20 @@ def course(story: Story, slice_length: timedelta, window: timedelta, height: int
         marks.append((incident.resolved_at, "resolved"))
     over = incident.last_seen_at if incident.resolved_at or incident.latest.ended else None
     now_began = incident.opened_at - window
+    points = story.course
+    if near:
+        last = over or max([p.start for p in points], default=incident.last_seen_at)
+        room = max((last - finding.began) / 2, 4 * slice_length)
+        points = [p for p in points if finding.began - room <= p.start < last + room]
     return chart(
-        story.course,
+        points,
         slice_length,
         height,
         hot=[(finding.began, over)],
         spans=(("reference", now_began - window, now_began), ("judged", *judged)),
         marks=marks,
         head=_HEAD,
+        rate=_RATE,
     )
 
 

@@ -34,6 +34,7 @@ class Layout:
     """Edge → SVG path data, with room for the arrow's head."""
     middles: dict[tuple[str, str], Place]
     """Edge → where its strength can be written."""
+    box_width: int = BOX_WIDTH
 
 
 class _Route:

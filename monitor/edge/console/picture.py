@@ -7,13 +7,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from monitor.domain import Edge
-from monitor.edge.console.layout import BOX_HEIGHT, BOX_WIDTH, lay_out
+from monitor.edge.console.layout import BOX_HEIGHT, BOX_WIDTH, Layout, lay_out
+from monitor.edge.console.leading import across, cast, upright
 from monitor.edge.wording import visible
 from monitor.exhibits import Link
 
 MOST_NODES = 40
 """Nodes drawn of the graph around one."""
-_CHARACTERS = 21
+_CHARACTER = 8.2
+"""Pixels across a letter, with some room."""
 _THICKEST, _THINNEST = 5.0, 1.2
 
 
@@ -61,14 +63,16 @@ class Picture:
     height: int
     boxes: tuple[Box, ...]
     lines: tuple[Line, ...]
+    left_out: int = 0
+    """Links that are only in the table."""
     box_width: int = BOX_WIDTH
     box_height: int = BOX_HEIGHT
 
 
 def of_incident(
     path: Sequence[str], roots: Collection[str], links: Sequence[Link | Edge]
-) -> Picture:
-    """How the cause reaches the outcome.
+) -> tuple[Picture, Picture]:
+    """How the cause reaches the outcome: for a wide window, and for a telephone.
 
     Args:
         path: root … outcome; a single node is drawn alone.
@@ -76,13 +80,16 @@ def of_incident(
         links: the learned edges among the nodes to draw; may know nothing of the path.
     """
     steps = dict.fromkeys(itertools.pairwise(path))
-    ends = [end for link in links for end in (link.source, link.target)]
-    nodes = list(dict.fromkeys([*path, *sorted(roots), *ends]))
+    shown = cast(path, roots, links)
     kinds = dict.fromkeys(path, "path") | dict.fromkeys(roots, "root")
     if len(path) > 1 and not roots:
         kinds[path[0]] = "root"
     kinds[path[-1]] = "outcome"
-    return _draw(nodes, kinds, links, steps)
+    wide, narrow = (
+        _draw(list(shown.steps), kinds, shown.links, steps, layout, shown.left_out)
+        for layout in (across(shown), upright(shown))
+    )
+    return wide, narrow
 
 
 def around(
@@ -115,7 +122,9 @@ def around(
     inside = [e for e in edges if e.source in shown and e.target in shown]
     inside.sort(key=_strongest)
     kinds = {name: "outcome" for name in shown if name in outcomes} | {node: "root"}
-    return _draw([node, *sorted(shown - {node})], kinds, inside, {}), inside, more
+    nodes = [node, *sorted(shown - {node})]
+    layout = lay_out(nodes, [(e.source, e.target) for e in inside])
+    return _draw(nodes, kinds, inside, {}, layout), inside, more
 
 
 def _strongest(edge: Edge) -> tuple[float, str, str]:
@@ -127,9 +136,10 @@ def _draw(
     kinds: Mapping[str, str],
     links: Sequence[Link | Edge],
     steps: Mapping[tuple[str, str], None],
+    layout: Layout,
+    left_out: int = 0,
 ) -> Picture:
     known = {(link.source, link.target): link for link in links}
-    layout = lay_out(nodes, [*steps, *known])
     strongest = max((abs(link.weight) for link in links), default=1.0) or 1.0
     lines = []
     for pair, curve in layout.curves.items():
@@ -159,22 +169,28 @@ def _draw(
     return Picture(
         width=layout.width,
         height=layout.height,
-        boxes=tuple(_box(name, *layout.boxes[name], kinds.get(name, "other")) for name in nodes),
+        boxes=tuple(
+            _box(name, *layout.boxes[name], kinds.get(name, "other"), layout.box_width)
+            for name in nodes
+        ),
         lines=tuple(lines),
+        left_out=left_out,
+        box_width=layout.box_width,
     )
 
 
-def _box(name: str, x: float, y: float, kind: str) -> Box:
+def _box(name: str, x: float, y: float, kind: str, width: int) -> Box:
+    most = round(width / _CHARACTER)
     attribute, equals, value = visible(name).partition("=")
     return Box(
         name=name,
-        attribute=_cut(attribute) if equals else "",
-        value=_cut(value if equals else attribute),
+        attribute=_cut(attribute, most) if equals else "",
+        value=_cut(value if equals else attribute, most),
         x=round(x),
         y=round(y),
         kind=kind,
     )
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= _CHARACTERS else text[: _CHARACTERS - 1] + "…"
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -10,18 +10,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from monitor.domain import Incident, with_result
-from monitor.edge.console import NEWEST, Console, Overview, Story, Viewer, reports
+from monitor.edge.console import SHOWN, Console, Overview, Story, Viewer, reports
 from monitor.edge.http.api import Api
 from monitor.edge.http.problems import Refusal
 from monitor.edge.http.signing import Sessions, local_path, theme
 from monitor.edge.silences import listed
 from monitor.edge.status import AppState
-from monitor.edge.store import IncidentQuery
+from monitor.edge.store import IncidentQuery, worst_first
 from monitor.edge.store.lease import Lease
 
 _PARKED_SHOWN = 5
 _MOST_HOPS = 3
 _MOST_RECENT = 50
+_OPEN = 1000
+"""Open incidents among which the worst are looked for."""
 
 
 class Pages:
@@ -73,9 +75,9 @@ class Pages:
         tick = status.diagnosis
         length = status.window.length
         shown = Overview(
-            incidents=store.incidents(
-                IncidentQuery(unresolved=True, method=status.method, limit=NEWEST)
-            ),
+            incidents=worst_first(
+                store.incidents(IncidentQuery(unresolved=True, method=status.method, limit=_OPEN))
+            )[:SHOWN],
             open_counts=store.open_counts(status.method),
             recent=store.incidents(
                 IncidentQuery(since=tick.at - length, method=status.method, limit=_MOST_RECENT)
@@ -115,7 +117,8 @@ class Pages:
             course=store.course(found.id),
             exhibit=store.exhibit(found.id),
         )
-        return self._console.incident(self.viewer(request), self._state.status, story)
+        near = request.query_params.get("zoom") == "incident"
+        return self._console.incident(self.viewer(request), self._state.status, story, near)
 
     def silences(self, request: Request) -> Response:
         """Silences and maintenance."""

@@ -18,7 +18,7 @@ from monitor.edge.store.errors import (
     StoreFailedError,
     Trouble,
 )
-from monitor.edge.store.query import IncidentQuery
+from monitor.edge.store.query import IncidentQuery, worst_first
 from monitor.edge.store.work import (
     KEPT_COURSE,
     KEPT_INCIDENTS,
@@ -58,6 +58,7 @@ __all__ = [
     "Verdict",
     "Work",
     "open_store",
+    "worst_first",
 ]
 
 

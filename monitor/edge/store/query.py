@@ -56,6 +56,14 @@ class IncidentQuery:
 EVERY_INCIDENT = IncidentQuery()
 
 
+def worst_first(incidents: Iterable[Incident]) -> list[Incident]:
+    """As lists for people have them: what is not over, then by severity, then the newest."""
+    return sorted(
+        sorted(incidents, key=lambda i: (i.opened_at, i.id), reverse=True),
+        key=lambda i: (i.state is State.RESOLVED, -i.severity.rank),
+    )
+
+
 def mentions(incident: Incident, words: Iterable[str]) -> bool:
     """True when every word occurs in what the incident is about, whatever the case.
 
