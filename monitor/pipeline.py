@@ -65,6 +65,7 @@ class Pipeline:
             config.store.keep,
             config.console.example_columns,
             config.whens,
+            digests=True,
         )
         for what in self.session.evolution.told:
             _log.warning("the schema is not the one the store was written under", change=what)

@@ -34,6 +34,7 @@ from monitor.edge.blobs import (
     slice_from_bytes,
     slice_to_bytes,
 )
+from monitor.edge.digesting import Digesting, Due
 from monitor.edge.documents import (
     diagnosis_document,
     diagnosis_from,
@@ -120,6 +121,7 @@ class Session:
         keep: how long resolved incidents are kept, by the time of the events; None is for ever.
         example_columns: attributes whose values the pages may show in example rows.
         whens: outcome → its `when`; another one makes it another outcome.
+        digests: sum the slices up in the store, for questions that somebody asks later.
 
     Attributes:
         evolution: how the schema differs from the one that the store was written under.
@@ -136,6 +138,7 @@ class Session:
         keep: timedelta | None = KEPT_INCIDENTS,
         example_columns: Sequence[str] = (),
         whens: Mapping[str, str] | None = None,
+        digests: bool = False,
     ) -> None:
         self.settings, self.store, self.notifiers = settings, store, notifiers
         self._keep = keep
@@ -163,6 +166,9 @@ class Session:
         """Slices that could not be read, and why: they were set aside."""
         if session:
             self._restore(saved.state, saved.slices, saved.damaged, session)
+        self._digesting = (
+            Digesting(store, self._read, self._meaning.columns, saved.slices) if digests else None
+        )
         # Rows may have come in before the first tick: they are behind the position.
         filling = arrays_from_bytes(saved.state[FILLING]) if FILLING in saved.state else {}
         self.resumed = Resumed(saved.position, self.last_slice, tuple(self._resume(filling)))
@@ -353,8 +359,11 @@ class Session:
         state |= self._kept_vocabulary.changes()
         if position is not None:
             state[FILLING] = arrays_to_bytes(_pack(filling, self.monitor.unknown))
+        due = self._digests_due()
         self.store.commit(
             Work(
+                digests=due.made,
+                stale_digests=due.stale,
                 slices={start: self._write(c) for start, c in self._slices.items()},
                 drop_slices_before=self._oldest_kept(),
                 position=position,
@@ -370,10 +379,18 @@ class Session:
             )
         )
         self._written_meaning = True
+        if self._digesting is not None:
+            self._digesting.written()
         self._kept_vocabulary.written()
         self._slices, self._incidents, self._news = {}, {}, []
         self._rejected, self._newest, self._remembers_more = [], None, False
         self._material = Material()
+
+    def _digests_due(self) -> Due:
+        if self._digesting is None or self.last_slice is None:
+            return Due()
+        written = {at: Stored(c.slice, c.expected) for at, c in self._slices.items()}
+        return self._digesting.due(written, utc(self.last_slice), self._oldest_kept())
 
     def _write(self, coded: Coded) -> bytes:
         unknown = self.monitor.unknown.get(int(coded.slice.start.astype(np.int64)), frozenset())

@@ -985,3 +985,18 @@ def test_incidents_are_searched(store: Store, asked: dict, answer: list[str]) ->
     ]
     store.commit(Work(incidents=tuple(found)))
     assert [i.id for i in store.incidents(IncidentQuery(**asked))] == answer
+
+
+def test_digests_are_replaced_and_go_with_their_slices(store: Store) -> None:
+    later = NOON + timedelta(hours=6)
+    store.commit(Work(digests={(NOON, ""): b"a", (NOON, "airline"): b"b", (later, ""): b"c"}))
+    assert store.digests(NOON, later, "") == {NOON: b"a"}
+    assert store.digests(NOON, later + HALF_HOUR, "airline") == {NOON: b"b"}
+    store.commit(Work(stale_digests=frozenset({NOON}), digests={(NOON, ""): b"d"}))
+    assert store.digests(NOON, later, "") == {NOON: b"d"}
+    assert store.digests(NOON, later, "airline") == {}
+    assert store.digested() == {NOON, later}
+    store.commit(Work(slices={NOON: b"12", later: b"345"}))
+    assert store.slice_sizes(NOON, later + HALF_HOUR) == {NOON: 2, later: 3}
+    store.commit(Work(drop_slices_before=later))
+    assert store.digested() == {later}

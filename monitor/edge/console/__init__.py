@@ -17,10 +17,11 @@ from starlette.responses import HTMLResponse, Response
 from monitor import __version__
 from monitor.config.listing import listing
 from monitor.domain import Edge, Incident, Method, Severity, State
-from monitor.edge.console import incident_page, picture
+from monitor.edge.console import explore_page, incident_page, picture
 from monitor.edge.console.charts import chart
 from monitor.edge.console.health import health
 from monitor.edge.console.reports import Report
+from monitor.edge.exploring import Answer, Question
 from monitor.edge.silences import Hush, Silence, described, until
 from monitor.edge.status import Status
 from monitor.edge.store import Audit, OutboxCount, OutboxItem, Verdict, worst_first
@@ -236,6 +237,7 @@ class Console:
             path=path,
             pictures=picture.of_incident(path, roots, links),
             near=near,
+            week=incident_page.explored(incident, timedelta(days=7)),
             links=sorted(links, key=lambda e: (-abs(e.weight), e.source, e.target)),
             course=incident_page.course(
                 story, status.window.slice_length, status.window.length, _CHART_HEIGHT, near
@@ -305,6 +307,52 @@ class Console:
             outcomes=[
                 (count.outcome, *_parents(status, strongest, count.outcome)) for count in counts
             ],
+        )
+
+    def explore(
+        self,
+        viewer: Viewer,
+        status: Status,
+        question: Question,
+        answer: Answer,
+        kept: datetime,
+        incidents: Sequence[Incident],
+    ) -> Response:
+        """What failed, attribute by attribute, within a filter and a time.
+
+        Args:
+            viewer: who looks.
+            status: the daemon's; has a configuration.
+            question: as it was asked.
+            answer: from the store.
+            kept: start of the oldest slice.
+            incidents: of the time.
+        """
+        assert status.config is not None
+        newest = status.diagnosis.at if status.diagnosis else question.end
+        hot = _burning(question.outcome, incidents)
+        return self._page(
+            "explore.html",
+            viewer,
+            status,
+            question=question,
+            answer=answer,
+            kept=kept,
+            outcomes=status.config.settings.schema.outcomes,
+            example=_example(status, incidents),
+            without=[
+                (
+                    *one,
+                    explore_page.address(
+                        question, conditions=tuple(c for c in question.conditions if c != one)
+                    ),
+                )
+                for one in question.conditions
+            ],
+            ranges=explore_page.ranges(question, newest, kept),
+            zoom=explore_page.address(question).partition("&from=")[0],
+            course=explore_page.course(answer, hot),
+            tables=explore_page.tables(question, answer),
         )
 
     def reports(self, viewer: Viewer, status: Status, reports: Sequence[Report] | None) -> Response:

@@ -49,6 +49,37 @@
   addEventListener("pagehide", () => sessionStorage.setItem(key,
     JSON.stringify(folds.flatMap((fold, i) => (fold.open ? [i] : [])))));
 
+  // Dragging across a chart chooses a time; the address says the rest.
+  for (const figure of document.querySelectorAll("figure[data-zoom]")) {
+    const svg = figure.querySelector("svg.chart");
+    const [from, to] = [svg.dataset.from, svg.dataset.to].map((at) => new Date(at).getTime());
+    const box = document.createElementNS(svg.namespaceURI, "rect");
+    box.setAttribute("class", "dragged");
+    box.setAttribute("height", "100%");
+    const share = (event) => {
+      const place = svg.getBoundingClientRect();
+      return Math.min(Math.max((event.clientX - place.left) / place.width, 0), 1);
+    };
+    let start = null;
+    svg.addEventListener("pointerdown", (event) => { start = share(event); event.preventDefault(); });
+    addEventListener("pointermove", (event) => {
+      if (start === null) return;
+      const end = share(event);
+      box.setAttribute("x", `${100 * Math.min(start, end)}%`);
+      box.setAttribute("width", `${100 * Math.abs(end - start)}%`);
+      svg.append(box);
+    });
+    addEventListener("pointerup", (event) => {
+      if (start === null) return;
+      const ends = [start, share(event)].sort((a, b) => a - b);
+      start = null;
+      box.remove();
+      if (ends[1] - ends[0] < 0.01) return;
+      const [first, last] = ends.map((e) => new Date(from + e * (to - from)).toISOString().slice(0, 16));
+      location.assign(`${figure.dataset.zoom}&from=${first}Z&to=${last}Z`);
+    });
+  }
+
   const seconds = Number(document.body.dataset.refresh);
   if (seconds) {
     setInterval(() => {

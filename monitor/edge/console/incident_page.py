@@ -11,6 +11,8 @@ from urllib.parse import quote
 
 from monitor.domain import Incident, Method, State
 from monitor.edge.console.charts import Chart, chart
+from monitor.edge.console.explore_page import address
+from monitor.edge.exploring import Question
 from monitor.edge.status import Status
 from monitor.exhibits import Example, Exhibit
 
@@ -88,6 +90,14 @@ def course(
         head=_HEAD,
         rate=_RATE,
     )
+
+
+def explored(incident: Incident, near: timedelta) -> str:
+    """Address of the same rows on the page Explore, from `near` before it began to its end."""
+    finding = incident.finding
+    one = [(name, values[0]) for name, values in finding.cause.selector if len(values) == 1]
+    question = Question(finding.outcome, tuple(one), finding.began - near, incident.last_seen_at)
+    return address(question)
 
 
 def examples(

@@ -57,10 +57,10 @@ def cast(path: Sequence[str], roots: Collection[str], links: Sequence[Link | Edg
     behind = [n for n in depth if n in arriving and n not in path and n not in starts]
     behind = sorted(behind, key=lambda n: (-strength[n], n))[:MOST_BEHIND]
     last = max([len(path) - 1, 1, *(depth[name] + 1 for name in behind)])
-    steps = {name: min(max(depth[name], 1), last - 1) for name in behind}
-    steps |= dict.fromkeys(starts, 0)
     whole = max(len(path) - 1, 1)
+    steps = dict.fromkeys(starts, 0)
     steps |= {name: round(i * last / whole) for i, name in enumerate(path)}
+    steps |= {name: min(max(depth[name], 1), last - 1) for name in behind}
     if len(path) == 1 and starts and path[0] not in starts:
         steps[path[0]] = last
     on_path = set(pairwise(path))

@@ -180,6 +180,18 @@ class Store(Protocol):
         """Whole slices that start in [first, end), in order of time."""
         ...
 
+    def slice_sizes(self, first: datetime, end: datetime) -> dict[datetime, int]:
+        """Bytes of the slices that start in [first, end), in order of time."""
+        ...
+
+    def digests(self, first: datetime, end: datetime, attribute: str) -> dict[datetime, bytes]:
+        """Start of a block in [first, end) → that part of its digest (`edge.digesting`)."""
+        ...
+
+    def digested(self) -> frozenset[datetime]:
+        """Starts of the blocks that have a digest."""
+        ...
+
     def silences(self, active_at: datetime | None = None, limit: int = 100) -> list[Silence]:
         """The newest first: of all at most `limit`, or every one that holds at `active_at`."""
         ...

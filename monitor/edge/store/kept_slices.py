@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any
 from zlib import crc32
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from monitor.edge.store import tables
+from monitor.edge.store.rows import pairs
 
 Checked = tuple[dict[datetime, bytes], dict[datetime, str]]
 """Whole slices, and of the others what is wrong with them."""
@@ -49,6 +50,13 @@ def read(
         else:
             whole[start] = data
     return whole, damaged
+
+
+def sizes(connection: Connection, first: datetime, end: datetime) -> dict[datetime, int]:
+    """Bytes of those that start in [first, end), in order of time."""
+    table = tables.slices.c
+    query = select(table.start, func.length(table.data)).order_by(table.start)
+    return pairs(connection.execute(query.where(table.start >= first, table.start < end)))
 
 
 def set_aside(connection: Connection, faults: Mapping[datetime, tuple[str, bytes]]) -> None:

@@ -48,6 +48,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._slices: dict[datetime, bytes] = {}
+        self._digests: dict[tuple[datetime, str], bytes] = {}
         self._position: dict[str, object] | None = None
         self._state: dict[str, bytes] = {}
         self._incidents: dict[str, Incident] = {}
@@ -67,6 +68,11 @@ class MemoryStore:
             before = work.drop_slices_before
             if before is not None:
                 self._slices = {at: blob for at, blob in self._slices.items() if at >= before}
+            gone = work.stale_digests
+            fresh = {key: data for key, data in self._digests.items() if key[0] not in gone}
+            self._digests = fresh | dict(work.digests)
+            if before is not None:
+                self._digests = {k: data for k, data in self._digests.items() if k[0] >= before}
             if work.position is not None:
                 self._position = dict(work.position)
             self._state.update(work.state)
@@ -161,6 +167,24 @@ class MemoryStore:
         """See `Store`."""
         with self._lock:
             return {at: self._slices[at] for at in sorted(self._slices) if first <= at < end}
+
+    def slice_sizes(self, first: datetime, end: datetime) -> dict[datetime, int]:
+        """See `Store`."""
+        return {start: len(data) for start, data in self.slices(first, end).items()}
+
+    def digests(self, first: datetime, end: datetime, attribute: str) -> dict[datetime, bytes]:
+        """See `Store`."""
+        with self._lock:
+            return {
+                start: data
+                for (start, name), data in self._digests.items()
+                if name == attribute and first <= start < end
+            }
+
+    def digested(self) -> frozenset[datetime]:
+        """See `Store`."""
+        with self._lock:
+            return frozenset(start for start, _ in self._digests)
 
     def set_aside(self, faults: Mapping[datetime, tuple[str, bytes]]) -> None:
         """Nothing is damaged here but by its writer."""

@@ -28,6 +28,7 @@ from monitor.edge.store import (
     Verdict,
     Work,
     exhibits,
+    kept_digests,
     kept_incidents,
     kept_rejects,
     kept_slices,
@@ -118,6 +119,7 @@ class SqlStore:
             tables.slices,
             [kept_slices.row(start, data) for start, data in work.slices.items()],
         )
+        kept_digests.write(connection, work)
         if work.position is not None:
             document = documents.dumps(dict(work.position)).decode()
             upsert(connection, tables.position, [{"id": 1, "document": document}])
@@ -183,6 +185,21 @@ class SqlStore:
         """See `Store`."""
         with self._read() as connection:
             return kept_slices.read(connection, first, end)[0]
+
+    def slice_sizes(self, first: datetime, end: datetime) -> dict[datetime, int]:
+        """See `Store`."""
+        with self._read() as connection:
+            return kept_slices.sizes(connection, first, end)
+
+    def digests(self, first: datetime, end: datetime, attribute: str) -> dict[datetime, bytes]:
+        """See `Store`."""
+        with self._read() as connection:
+            return kept_digests.read(connection, first, end, attribute)
+
+    def digested(self) -> frozenset[datetime]:
+        """See `Store`."""
+        with self._read() as connection:
+            return kept_digests.starts(connection)
 
     def set_aside(self, faults: Mapping[datetime, tuple[str, bytes]]) -> None:
         """See `Store`."""

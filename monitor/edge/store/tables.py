@@ -94,6 +94,15 @@ slices = Table(
     Column("checksum", BigInteger),
 )
 
+# Some slices in a row, summed up; the attribute is empty where it is every value in every slice.
+digests = Table(
+    "digests",
+    metadata,
+    Column("attribute", String(200), primary_key=True),
+    Column("start", Instant, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
+
 damaged_slices = Table(
     "damaged_slices",
     metadata,

@@ -34,6 +34,10 @@ class Work:
     """Slice start → encoded slice; replaces what was there."""
     drop_slices_before: datetime | None = None
     """Retention: slices that start earlier are deleted."""
+    digests: Mapping[tuple[datetime, str], bytes] = field(default_factory=dict)
+    """Block and attribute → a part of its digest (`edge.digesting`)."""
+    stale_digests: frozenset[datetime] = frozenset()
+    """Blocks whose digests no longer hold; deleted before `digests` are written."""
     position: Mapping[str, object] | None = None
     """Where the source goes on; None leaves it."""
     state: Mapping[str, bytes] = field(default_factory=dict)
