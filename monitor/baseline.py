@@ -39,13 +39,17 @@ CAP = 2.0
 """In periods when everything failed, failures teach at most this multiple of the expected."""
 
 
+Codes = tuple[tuple[int, tuple[int, ...]], ...]
+"""A selector by code: per attribute that is named, the codes that its value may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mask:
     """Rows that must not teach: those of a reported cause while it lasted."""
 
     outcome: int
-    conditions: tuple[tuple[int, int], ...]
-    """(attribute, code) pairs; empty is everything, which is capped instead."""
+    codes: Codes
+    """Empty is everything, which is capped instead."""
     first: int
     """Start of the first slice, µs since the epoch."""
     last: int
@@ -493,12 +497,13 @@ class History:
             if begin == end:
                 continue
             during = slice(int(begin), int(end))
-            if not mask.conditions:
+            if not mask.codes:
                 rows.failures[during] *= self._cap(mask, o)
                 continue
             matched = np.ones(len(local), bool)
-            for a, value in mask.conditions:
-                matched &= (local if value == OTHER else rows.values)[:, a] == value
+            for a, values in mask.codes:
+                hit = np.isin(rows.values[:, a], values)
+                matched &= hit | (local[:, a] == OTHER) if OTHER in values else hit
             if counted:
                 silent = np.count_nonzero((starts >= mask.first) & (starts <= mask.last))
                 if 2 * silent > len(starts):

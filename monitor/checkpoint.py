@@ -38,6 +38,7 @@ def snapshot(monitor: Monitor) -> Snapshot:
     arrays: dict[str, np.ndarray] = {}
     _put(arrays, "nodes", monitor.nodes.to_arrays())
     _put(arrays, "dispersion", monitor.dispersion.to_arrays())
+    _put(arrays, "bar", monitor.bar.to_arrays())
     arrays["arrivals"] = monitor.arrivals
     if monitor.learner is not None:
         _put(arrays, "learner", monitor.learner.to_arrays())
@@ -62,7 +63,8 @@ def snapshot(monitor: Monitor) -> Snapshot:
     document = {
         "ticks": monitor.ticks,
         "masks": [
-            [m.outcome, [list(c) for c in m.conditions], m.first, m.last] for m in monitor.masks
+            [m.outcome, [[a, list(codes)] for a, codes in m.codes], m.first, m.last]
+            for m in monitor.masks
         ],
         "edges": sorted(list(edge) for edge in monitor.edges),
         "judged": sorted(monitor.judged),
@@ -105,6 +107,7 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
     )
     monitor.naming = Naming(settings.schema, monitor.vocabulary, monitor.nodes)
     monitor.dispersion.restore(_get(saved.arrays, "dispersion"))
+    monitor.bar.restore(_get(saved.arrays, "bar"))
     arrivals = saved.arrays.get("arrivals")
     if arrivals is not None and arrivals.shape == monitor.arrivals.shape:
         monitor.arrivals = arrivals.copy()
@@ -132,8 +135,8 @@ def restore(monitor: Monitor, saved: Snapshot, slices: Iterable[Stored]) -> None
     monitor.judged = _judged(saved)
     monitor.ticks = int(saved.document["ticks"])
     monitor.masks = tuple(
-        Mask(outcome, tuple((a, code) for a, code in conditions), first, last)
-        for outcome, conditions, first, last in saved.document["masks"]
+        Mask(outcome, tuple((a, _values(codes)) for a, codes in named), first, last)
+        for outcome, named, first, last in saved.document["masks"]
     )
     monitor.edges = frozenset((source, target) for source, target in saved.document["edges"])
     monitor.incidents = saved.incidents
@@ -161,6 +164,11 @@ def _codes(fitted: Mapping[str, np.ndarray], o: int) -> CodeShares:
         return CodeShares.none()
     parent = int(fitted[f"parent{o}"])
     return CodeShares(None if parent < 0 else parent, fitted[f"codes{o}"])
+
+
+def _values(codes: int | list[int]) -> tuple[int, ...]:
+    """Stores of version 0.1 have one code an attribute."""
+    return (codes,) if isinstance(codes, int) else tuple(codes)
 
 
 def _put(arrays: dict[str, np.ndarray], prefix: str, part: Mapping[str, np.ndarray]) -> None:

@@ -15,19 +15,18 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from monitor.attribution import (
-    WHOLE_PRICE,
     Attribution,
-    Conditions,
+    CodeModel,
+    Selector,
     Settled,
     Suspect,
     attribute,
     began,
-    has_ended,
-    looks,
     match,
 )
+from monitor.bar import Bar
 from monitor.baseline import Baseline, History, Mask, Taught, teach
-from monitor.codes import CodeModel, code_suspects, codes_in_excess
+from monitor.codes import codes_in_excess
 from monitor.counts import FLOOR, without_carriers
 from monitor.departures import Departures
 from monitor.dispersion import Dispersion
@@ -48,7 +47,6 @@ from monitor.incidents import track
 from monitor.learning import Learned, Learner
 from monitor.naming import Naming
 from monitor.paper import Failures, significant_paths
-from monitor.significance import surcharge, thresholds
 from monitor.slices import Slice, aggregate, merge
 from monitor.stopwatch import Stopwatch
 from monitor.vocabulary import Vocabulary
@@ -105,6 +103,10 @@ class Monitor:
         self.dispersion = Dispersion(
             outcomes, detection.horizons, counted=self._counted, half_hour=near
         )
+        self.arrivals = np.zeros((outcomes, 1 + window.slices))
+        """Failures seen by age of their slice, in slices: the log may tell of them late."""
+        self.bar = Bar(outcomes, timedelta(weeks=1) / window.slice_length)
+        self._bars: np.ndarray | None = None
         self.baseline: Baseline | None = None
         self.judged: frozenset[int] = frozenset()
         """Outcomes that have learned long enough for a verdict."""
@@ -118,8 +120,6 @@ class Monitor:
         """Older slices changed since the last tick."""
         self._late: list[Coded] = []
         """Rows folded into them since then."""
-        self.arrivals = np.zeros((outcomes, 1 + window.slices))
-        """Failures seen by age of their slice, in slices: the log may tell of them late."""
         self.edges: frozenset[tuple[str, str]] = frozenset()
         self._departures = Departures(schema, window)
 
@@ -398,9 +398,9 @@ class Monitor:
         self, encoding: Encoding, learned: Learned, names: list[str]
     ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
-        week = timedelta(weeks=1) / self.settings.window.slice_length
-        threshold, owed = thresholds(week * looks(self.tables), detection.false_alarms_per_week)
-        young = surcharge(owed, (self.ticks - 1) / week)
+        if self.ticks % REFIT_TICKS == 0 or self._bars is None:
+            self._bars = self.bar.of(detection.false_alarms_per_week)
+        peaks = []
         findings: list[Finding] = []
         unexplained = dict.fromkeys(self.settings.schema.outcomes, 0.0)
         elevated: set[str] = set()
@@ -410,23 +410,25 @@ class Monitor:
                 o,
                 self.tables,
                 self.dispersion.of(o, self.tables.layout),
-                threshold,
+                self._bars[o],
                 detection.min_failures,
                 detection.max_causes,
                 self._settled(outcome),
                 FLOOR if o in self._counted else 0.0,
-                max(WHOLE_PRICE - owed, 0.0),
-                young,
                 self._barred(o),
+                self.nodes.empty(),
+                self._code_model(o),
+                self._known(outcome),
                 self._arrived(o),
             )
+            peaks.append(result.peaks)
             unexplained[outcome] = result.unexplained
-            if result.best_score > threshold:
+            if (result.peaks > self._bars[o]).any():
                 elevated.add(outcome)
             findings += [
-                self._finding(o, suspect, encoding, learned, names)
-                for suspect in (*result.suspects, *self._by_codes(o, result.suspects, threshold))
+                self._finding(o, suspect, encoding, learned, names) for suspect in result.suspects
             ]
+        self.bar.observe(np.array(peaks), self._busy(elevated))
         return findings, unexplained, elevated
 
     def _barred(self, o: int) -> frozenset[int]:
@@ -440,9 +442,18 @@ class Monitor:
         seen[0] += 1.0
         return np.asarray(seen.cumsum() / seen.sum())
 
+    def _known(self, outcome: str) -> list[Selector]:
+        """Causes that were told and are not over."""
+        return [
+            self.naming.numbers(self.naming.codes(incident.latest.cause))
+            for incident in self.incidents
+            if (incident.finding.outcome, incident.finding.method) == (outcome, Method.EXCESS)
+            and incident.state is not State.RESOLVED
+        ]
+
     def _settled(self, outcome: str) -> list[Settled]:
         """Causes that were told and are over, though their rows still lie in the window."""
-        settled: dict[Conditions, datetime] = {}
+        settled: dict[Selector, datetime] = {}
         for incident in self.incidents:
             finding = incident.finding
             if (finding.outcome, finding.method) != (outcome, Method.EXCESS):
@@ -450,14 +461,12 @@ class Monitor:
             if incident.state is not State.RESOLVED or incident.merged_into is not None:
                 continue
             for cause in incident.causes:
-                conditions = tuple(
-                    (a, self.nodes.number(a, code)) for a, code in self.naming.codes(cause)
-                )
-                until = settled.get(conditions, incident.last_seen_at)
-                settled[conditions] = max(until, incident.last_seen_at)
+                selector = self.naming.numbers(self.naming.codes(cause))
+                until = settled.get(selector, incident.last_seen_at)
+                settled[selector] = max(until, incident.last_seen_at)
         return [
-            Settled(conditions, np.datetime64(until.replace(tzinfo=None), "us"))
-            for conditions, until in settled.items()
+            Settled(selector, np.datetime64(until.replace(tzinfo=None), "us"))
+            for selector, until in settled.items()
         ]
 
     def _finding(
@@ -470,10 +479,10 @@ class Monitor:
         return Finding(
             method=Method.EXCESS,
             outcome=self.settings.schema.outcomes[o],
-            cause=self.naming.cause(suspect.conditions),
+            cause=self.naming.cause(suspect.selector),
             path=self.naming.path(
                 o,
-                suspect.conditions,
+                suspect.selector,
                 encoding,
                 learned.weights,
                 names,
@@ -490,15 +499,15 @@ class Monitor:
             rate_before=expected / rows if rows else 0.0,
             rate_now=observed / rows if rows else 0.0,
             ended=suspect.ended,
-            fresh=bool(suspect.observed[-1] > 0) or self._fresh_late(o, suspect.conditions),
-            chain=tuple(self.naming.cause(c) for c in suspect.chain),
+            fresh=bool(suspect.observed[-1] > 0) or self._fresh_late(o, suspect.selector),
+            chain=(self.naming.cause(suspect.selector),),
             codes=self._codes_in_excess(o, suspect, span),
             runners_up=tuple((self.naming.cause(c), score) for c, score in suspect.runners_up),
         )
 
-    def _fresh_late(self, o: int, conditions: Conditions) -> bool:
+    def _fresh_late(self, o: int, selector: Selector) -> bool:
         """Rows that came late since the last tick hold a failure of the cause."""
-        return any((match(c, conditions) & c.slice.failed[:, o]).any() for c in self._late)
+        return any((match(c, selector) & c.slice.failed[:, o]).any() for c in self._late)
 
     def _code_model(self, o: int) -> CodeModel | None:
         if self._codes is None or self.baseline is None or o in self._counted:
@@ -506,32 +515,16 @@ class Monitor:
         known = self.baseline.codes[o]
         if not known.share.size:
             return None
-        return CodeModel(self._codes, known.parent, known.share, self._barred(o))
-
-    def _by_codes(self, o: int, explained: tuple[Suspect, ...], threshold: float) -> list[Suspect]:
-        """Causes that only an error code gives away."""
-        model, detection = self._code_model(o), self.settings.detection
-        if model is None:
-            return []
-        found = code_suspects(
-            o,
-            self.tables,
-            model,
-            self.dispersion.of(o),
-            explained,
-            threshold,
-            detection.min_failures,
-        )
-        for suspect in found:
-            span = detection.horizons[suspect.horizon]
-            suspect.ended = has_ended(suspect, span, self._arrived(o))
-        return [s for s in found if all(s.conditions != e.conditions for e in explained)]
+        known = self.baseline.codes[o]
+        return CodeModel(self._codes, known.parent, known.share) if known.share.size else None
 
     def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
         model = self._code_model(o)
         if model is None:
             return ()
-        codes = suspect.codes or codes_in_excess(o, self.tables, model, suspect, span)
+        codes = dict(suspect.selector).get(model.attribute)
+        if codes is None:
+            codes = codes_in_excess(o, self.tables, model, suspect, span)
         return tuple(self.naming.text(model.attribute, code) for code in codes)
 
     def _remember_masks(self, findings: Iterable[Finding]) -> None:
@@ -542,20 +535,16 @@ class Monitor:
             if finding.method is not Method.EXCESS:
                 continue
             outcome = self.settings.schema.outcomes.index(finding.outcome)
-            conditions = self.naming.codes(finding.cause)
+            codes = self.naming.codes(finding.cause)
             last = int(self.window[-1].slice.start.astype(np.int64))
             span = int(finding.horizon / self.settings.window.slice_length)
             first = last - (span - 1) * int(length)
             for i, mask in enumerate(masks):
-                if (
-                    mask.outcome == outcome
-                    and mask.conditions == conditions
-                    and mask.last >= first - length
-                ):
-                    masks[i] = Mask(outcome, conditions, min(mask.first, first), last)
+                if mask.outcome == outcome and mask.codes == codes and mask.last >= first - length:
+                    masks[i] = Mask(outcome, codes, min(mask.first, first), last)
                     break
             else:
-                masks.append(Mask(outcome, conditions, first, last))
+                masks.append(Mask(outcome, codes, first, last))
         self.masks = tuple(masks)
 
     def open_incidents(self) -> tuple[Incident, ...]:

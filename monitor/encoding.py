@@ -157,6 +157,10 @@ class Nodes:
         known = self._local[attribute]
         return int(known[code]) if 0 <= code < len(known) else OTHER
 
+    def empty(self) -> frozenset[tuple[int, int]]:
+        """(attribute, node number) of the missing values that are nodes."""
+        return frozenset((a, int(n)) for a, n in enumerate(self._missing[1]) if n)
+
     def sizes(self) -> tuple[int, ...]:
         """Nodes per attribute, `other` included."""
         return tuple(len(codes) for codes in self.codes)

@@ -25,7 +25,7 @@ def identity(finding: Finding, at: datetime) -> str:
 
 
 LATER_SHARE = 0.5
-"""Of a pair's score that suffices for its three values to be told instead; and the reverse."""
+"""Of the score told that suffices for a new word, narrower or wider, to be told instead."""
 _HIGH_RATE_SHARE = 0.1
 """Of the failures of a severity; so many suffice where most rows fail."""
 
@@ -235,18 +235,17 @@ def _update(
 def _names(finding: Finding, incident: Incident) -> bool:
     """True when a finding says better what failed than what was told so far.
 
-    That is the more evident one. But whether a pair fails by itself or with a third value only is
-    judged by all that has happened since it began, so there the later word counts, though by then
-    the trouble may have become less evident.
+    That is the more evident one. A new word on the same trouble rests on all that has happened
+    since, though by then it may have become less evident: half the evidence suffices. A word that
+    was dropped before needs twice as much, so that names do not swap back and forth.
     """
-    told, mine, its = incident.finding, finding.cause.selector, incident.finding.cause.selector
-    if (len(its), len(mine)) == (2, 3) and finding.cause.narrows(told.cause):
-        return finding.score > LATER_SHARE * told.score
-    if (len(its), len(mine)) == (3, 2) and told.cause.narrows(finding.cause):
-        seen = incident.causes
-        if finding.cause in seen and seen.index(finding.cause) < seen.index(told.cause):
-            return LATER_SHARE * finding.score > told.score
-    return finding.score > told.score
+    told, cause = incident.finding, finding.cause
+    if cause == told.cause:
+        return finding.score > told.score
+    if cause in incident.causes:
+        return LATER_SHARE * finding.score > told.score
+    later = cause.narrows(told.cause) or told.cause.narrows(cause)
+    return finding.score > (LATER_SHARE if later else 1.0) * told.score
 
 
 def _per_hour(finding: Finding) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.attribution import Conditions
+from monitor.attribution import Selector
+from monitor.baseline import Codes
 from monitor.domain import MISSING, OTHER, Cause, Schema
 from monitor.encoding import Encoding, Nodes
 from monitor.paths import strongest_path
@@ -23,20 +24,29 @@ class Naming:
         code = self.nodes.codes[attribute][number]
         return OTHER_TEXT if code == OTHER else self.vocabulary.text(attribute, code)
 
-    def cause(self, conditions: Conditions) -> Cause:
-        """The selector that these conditions are."""
-        return Cause.from_json({self._names[a]: [self.text(a, n)] for a, n in conditions})
+    def cause(self, selector: Selector) -> Cause:
+        """The same in words."""
+        return Cause.from_json(
+            {self._names[a]: [self.text(a, n) for n in numbers] for a, numbers in selector}
+        )
 
-    def codes(self, cause: Cause) -> Conditions:
-        """(attribute, code) pairs of a cause; codes outlive node numbers."""
-        out = []
-        for name, values in cause.selector:
-            a = self._names.index(name)
-            code = self.vocabulary.code(a, values[0])
-            if values[0] == MISSING_TEXT:
-                code = MISSING
-            out.append((a, OTHER if code is None else code))
-        return tuple(out)
+    def codes(self, cause: Cause) -> Codes:
+        """The same by code; codes outlive node numbers."""
+        named = [(self._names.index(name), values) for name, values in cause.selector]
+        return tuple((a, tuple(self._code(a, v) for v in values)) for a, values in named)
+
+    def _code(self, attribute: int, text: str) -> int:
+        if text == MISSING_TEXT:
+            return MISSING
+        code = self.vocabulary.code(attribute, text)
+        return OTHER if code is None else code
+
+    def numbers(self, codes: Codes) -> Selector:
+        """The same by node number, as of now."""
+        return tuple(
+            (a, tuple(sorted({self.nodes.number(a, code) for code in values})))
+            for a, values in codes
+        )
 
     def of(self, encoding: Encoding) -> list[str]:
         """A name for every node of an encoding: ``attribute=value``, or the outcome's name."""
@@ -48,19 +58,22 @@ class Naming:
     def path(
         self,
         outcome: int,
-        conditions: Conditions,
+        selector: Selector,
         encoding: Encoding,
         weights: np.ndarray,
         names: list[str],
         max_length: int,
     ) -> tuple[str, ...]:
         """The cause's own values, the learned mediators, then the outcome."""
-        if not conditions:
+        if not selector:
             return ("everything", self.schema.outcomes[outcome])
-        own = sorted(conditions, key=lambda c: (self.schema.attributes[c[0]].tier, c[0]))
-        labels = [f"{self._names[a]}={self.text(a, n)}" for a, n in own]
-        a, n = own[-1]
-        last = np.flatnonzero((encoding.attribute == a) & (encoding.number == n))
+        own = sorted(selector, key=lambda part: (self.schema.attributes[part[0]].tier, part[0]))
+        labels = [
+            f"{self._names[a]}={'|'.join(sorted(self.text(a, n) for n in numbers))}"
+            for a, numbers in own
+        ]
+        a, numbers = own[-1]
+        last = np.flatnonzero((encoding.attribute == a) & np.isin(encoding.number, numbers))
         onward = strongest_path(tuple(int(i) for i in last), outcome, weights, max_length)
         mediators = [names[node] for node in onward[1:-1] if names[node] not in labels]
         return (*labels, *mediators, self.schema.outcomes[outcome])

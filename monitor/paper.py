@@ -102,7 +102,7 @@ def significant_paths(
         best[o, root] = Finding(
             method=Method.PAPER,
             outcome=settings.schema.outcomes[o],
-            cause=naming.cause(((int(encoding.attribute[root]), int(encoding.number[root])),)),
+            cause=naming.cause(((int(encoding.attribute[root]), (int(encoding.number[root]),)),)),
             path=tuple(names[node] for node in path),
             score=score,
             p_value=p,

@@ -6,25 +6,16 @@ size κ = 1/s² has variance E + s²E², where s is the relative scatter of the 
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.special import betainc, gammaln
 
-BASE_THRESHOLD = 2.2
-"""Nats that quiet days of real data ask at least, at `BASE_ALARMS`: some things happen there that
-no count explains."""
-BASE_ALARMS = 0.5
-"""False alarms a week."""
-CHANCE = 0.45
-"""Of an incident at zero nats, per look; measured on quiet simulated weeks."""
 CUT_CELLS = 200
 """Cells for which it is worked out how much of their counts is cut off."""
 SCATTER_GRID = np.array([0.05, 0.08, 0.12, 0.18, 0.25, 0.36, 0.5, 0.7, 1.0, 1.4, 2.0])
 
 
 def excess_score(observed: np.ndarray, expected: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Log-likelihood ratio of "more than expected", in nats; 0 where there is no excess.
+    """Λ(O, E, κ): log-likelihood ratio of "more than expected", in nats; 0 without an excess.
 
     O·ln(O/E) − (O+κ)·ln((O+κ)/(E+κ)): the negative binomial of mean O against mean E.
 
@@ -139,40 +130,3 @@ def scatter(
     best = SCATTER_GRID[int(np.argmax(likelihood))]
     weight = len(o) / (len(o) + prior_cells)
     return float(np.exp(weight * np.log(best) + (1 - weight) * np.log(prior)))
-
-
-def thresholds(looks_per_week: float, budget: float) -> tuple[float, float]:
-    """Nats that a finding must hold after the price of its search.
-
-    Args:
-        looks_per_week: independent chances to err, as `monitor.attribution.looks` counts them.
-        budget: false alarms a week.
-
-    Returns:
-        The threshold, and the part of it that the number of looks asks for. "Everything" need not
-        pay that part: it is looked at once a tick, on small data as on large.
-
-    >>> thresholds(10, 0.5)
-    (2.2, 0.0)
-    >>> [round(nats, 2) for nats in thresholds(210, 0.5)]
-    [5.24, 3.04]
-    """
-    base = BASE_THRESHOLD + math.log(BASE_ALARMS)
-    owed = max(math.log(max(CHANCE * looks_per_week, 1e-9)) - base, 0.0)
-    return base + owed - math.log(budget), owed
-
-
-def surcharge(owed: float, weeks: float) -> float:
-    """Nats asked of values and of "everything" while it is hardly known which values are restless.
-
-    In the first two weeks of a stream what the number of looks asks for is asked twice; until the
-    end of the fourth this fades.
-
-    Args:
-        owed: part of the threshold that the number of looks asks for.
-        weeks: since its first slice.
-
-    >>> [surcharge(3.0, weeks) for weeks in (0.3, 3, 4)]
-    [3.0, 1.5, 0.0]
-    """
-    return owed * min(max(2.0 - weeks / 2, 0.0), 1.0)

@@ -1,51 +1,38 @@
-"""Tables → the minimal causes of one outcome: scan, name, explain away, look again.
-
-The best cell over all horizons is found by an over-dispersed score. How specific the cause
-is follows from the remainders of nested cells (plain Poisson: over-dispersion is shared
-within one window). Its rows are then expected to fail as they did, and the scan is repeated.
-"""
+"""Tables → the causes of one outcome: screen, weigh, name. The model stands in `model`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from monitor.attribution.cells import LEAVE_ONE_OUT, WHOLE_PRICE, looks
-from monitor.attribution.scan import Scan
-from monitor.attribution.suspects import (
-    LEFT,
-    VOLUMES,
-    Conditions,
-    Scatter,
-    Settled,
-    Suspect,
-    began,
-    has_ended,
-    match,
-)
+from monitor.attribution.causes import Suspect, began, has_ended, locate
+from monitor.attribution.leaves import leaves_of
+from monitor.attribution.model import CONSTANTS
+from monitor.attribution.scatter import VOLUMES, Scatter
+from monitor.attribution.screen import Candidate, CodeModel, Screen, Settled
+from monitor.attribution.search import EVERYTHING, Fit, Search
+from monitor.attribution.selectors import Selector, match, narrows, selector
+from monitor.bar import KINDS
+from monitor.significance import excess_p_value
 from monitor.window import Horizons
 
 __all__ = [
-    "LEAVE_ONE_OUT",
+    "CONSTANTS",
     "VOLUMES",
-    "WHOLE_PRICE",
     "Attribution",
-    "Conditions",
+    "CodeModel",
     "Scatter",
+    "Selector",
     "Settled",
     "Suspect",
     "attribute",
     "began",
     "has_ended",
-    "looks",
     "match",
+    "selector",
 ]
-
-LATER_ROUNDS = 2.0
-"""Nats asked on top of the threshold once a cause has been found."""
-DROP_ONE = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,24 +40,30 @@ class Attribution:
     """The causes of one outcome at one tick."""
 
     suspects: tuple[Suspect, ...]
-    best_score: float
-    """Of the scan's first round, before any surcharge was paid."""
+    peaks: np.ndarray
+    """(kinds,) nats of the most evident cell of every kind, less its price; see `monitor.bar`."""
     unexplained: float
     """Share of the outcome's excess that no cause explains."""
+
+
+RIVALS = 5
+"""Told beside a cause at most."""
+NOTHING = Attribution((), np.full(len(KINDS), -np.inf), 0.0)
 
 
 def attribute(
     outcome: int,
     tables: Horizons,
     scatter: Scatter,
-    threshold: float,
+    bar: np.ndarray,
     min_failures: int,
     max_causes: int,
     settled: Sequence[Settled] = (),
     floor: float = 0.0,
-    whole_price: float = WHOLE_PRICE,
-    value_price: float = 0.0,
     barred: frozenset[int] = frozenset(),
+    empty: frozenset[tuple[int, int]] = frozenset(),
+    codes: CodeModel | None = None,
+    known: Collection[Selector] = (),
     arrived: np.ndarray | None = None,
 ) -> Attribution:
     """Find the causes of `outcome`, best first.
@@ -79,76 +72,85 @@ def attribute(
         outcome: index of the failures to explain.
         tables: counts of the last slices, by horizon.
         scatter: over-dispersion of quiet counts.
-        threshold: nats that a cause must hold after the price of the search.
+        bar: (kinds,) nats that a cause must stand out by, after the price of the search.
         min_failures: fewer are never a cause.
         max_causes: at most so many are named.
         settled: causes whose incidents are over.
         floor: failures expected of any single value or pair at least.
-        whole_price: nats asked of "everything" on top of the threshold.
-        value_price: nats asked of "everything" and of single values on top.
-        barred: attributes that failure itself keeps empty: their values are no causes.
-        arrived: see `has_ended`.
+        barred: attributes that failure itself keeps empty.
+        empty: (attribute, node number) of missing values.
+        codes: what is known of the outcome's error codes.
+        known: causes that were told and are not over: they need no search, so they last as long as
+            anything of them can be seen.
+        arrived: share of the failures of the last slices that are in the log, newest first; None:
+            all of them.
     """
-    scan = Scan(outcome, tables, scatter, min_failures, floor, whole_price, value_price, barred)
-    if not scan.enough:
-        return Attribution((), -np.inf, 0.0)
+    screen = Screen(outcome, tables, scatter, min_failures, floor, barred, codes)
     for episode in settled:
-        scan.settle(episode)
-    gates = scan.gates()
-    best = float((gates + scan.surcharge).max())
-    suspects: list[Suspect] = []
-    while len(suspects) < max_causes:
-        wanted = threshold + (LATER_ROUNDS if suspects else 0.0)
-        suspect = scan.best(gates, wanted)
-        if suspect is None or any(s.conditions == suspect.conditions for s in suspects):
-            break
-        suspects.append(suspect)
-        scan.locate(suspect)
-        if len(suspects) < max_causes:
-            scan.explain(suspect)
-            gates = scan.gates()
-    unexplained = scan.unexplained() if suspects else 0.0
-    if len(suspects) > 1:
-        suspects = _jointly(suspects, scan, threshold)
-    left = 1.0 if floor else LEFT
-    for suspect in suspects:
-        suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon], arrived, left)
-    return Attribution(tuple(suspects), best, unexplained)
+        screen.settle(episode)
+    candidates = screen.candidates(bar, known)
+    if not candidates:
+        return NOTHING
+    kinds = np.array([screen.kind(c.selector) for c in candidates])
+    told = np.array([c.known for c in candidates])
+    bars, peaks = np.where(told, CONSTANTS.interesting, bar[kinds]), screen.peaks.copy()
+    nats = np.array([c.nats - c.price for c in candidates])
+    np.maximum.at(peaks, kinds, nats)
+    if (nats <= bars).all() and not told.any():
+        return Attribution((), peaks, 0.0)
+    leaves = leaves_of(screen, candidates)
+    spread = CONSTANTS.bulk_spread if floor else CONSTANTS.leaf_spread
+    search = Search(leaves, candidates, screen.told, min_failures, max_causes, spread)
+    search.symptoms(np.array([_names_one_of(c.selector, empty) for c in candidates]))
+    chosen, fit = search.best()
+    suspects = []
+    for c in chosen:
+        others = search.fit([o for o in chosen if o != c])
+        suspect = _suspect(c, candidates, search, others, bars)
+        if suspect is not None:
+            locate(suspect, screen)
+            suspect.ended = has_ended(suspect, tables.horizons[suspect.horizon], arrived)
+            suspects.append(suspect)
+    suspects.sort(key=lambda s: -s.score)
+    everything = any(not s.selector for s in suspects)
+    mean = fit.mean if everything else fit.mean / fit.effects.get(EVERYTHING, 1.0)
+    excess = leaves.observed.sum() - leaves.expected.sum()
+    left = leaves.observed.sum() - mean.sum()
+    unexplained = float(np.clip(left / excess, 0.0, 1.0)) if suspects and excess > 0 else 0.0
+    return Attribution(tuple(suspects), peaks, unexplained)
 
 
-def _jointly(suspects: Sequence[Suspect], scan: Scan, threshold: float) -> list[Suspect]:
-    """Fit all causes together and drop, one by one, those that are not needed."""
-    slices, horizons = scan.tables.slices, scan.tables.horizons
-    count = len(slices)
-    pattern_o = np.zeros(1 << len(suspects))
-    pattern_e = np.zeros(1 << len(suspects))
-    for s, coded in enumerate(slices):
-        pattern = np.zeros(len(coded.local), np.int64)
-        for bit, suspect in enumerate(suspects):
-            if count - s <= horizons[suspect.horizon]:
-                pattern |= suspect.matches[s].astype(np.int64) << bit
-        weight = coded.exposure
-        failed = weight * coded.slice.failed[:, scan.outcome]
-        pattern_o += np.bincount(pattern, failed, len(pattern_o))
-        pattern_e += np.bincount(pattern, weight * scan.fair[s], len(pattern_e))
-    patterns = np.arange(len(pattern_o))
+def _suspect(
+    c: int, candidates: Sequence[Candidate], search: Search, others: Fit, bars: np.ndarray
+) -> Suspect | None:
+    """A cause with its evidence; None where it does not stand out.
 
-    def likelihood(chosen: list[int]) -> float:
-        mu = np.maximum(pattern_e, 1e-12)
-        for _ in range(4):
-            for bit in chosen:
-                inside = (patterns >> bit & 1).astype(bool)
-                o, e = pattern_o[inside].sum(), mu[inside].sum()
-                if o > 0 and e > 0:
-                    mu = np.where(inside, mu * (o / e), mu)
-        return float((pattern_o * np.log(mu) - mu).sum())
+    What lies in the cause, or around it, and would stand out without it, speaks for it.
+    """
+    mine = candidates[c]
+    kin = [k for k, other in enumerate(candidates) if k != c and _kin(mine, other)]
+    family = np.array([c, *kin])
+    standing = search.standing(others, family)
+    over = standing.nats - bars[family]
+    at = np.unravel_index(int(np.argmax(over)), over.shape)
+    if over[at] <= 0:
+        return None
+    observed, expected, size = (
+        x[at][None] for x in (standing.observed, standing.expected, standing.size)
+    )
+    p_value = float(excess_p_value(observed, expected, size)[0])
+    score = float(standing.nats[at]) - (mine.price if mine.known else 0.0)
+    q_value = min(1.0, p_value * float(np.exp(mine.price)))
+    rivals = [(o.selector, o.nats - o.price) for o in candidates if o is not mine]
+    rivals = sorted((r for r in rivals if r[1] > 0), key=lambda r: -r[1])[:RIVALS]
+    return Suspect(mine.selector, int(at[0]), score, p_value, q_value, tuple(rivals))
 
-    chosen = list(range(len(suspects)))
-    while len(chosen) > 1:
-        whole = likelihood(chosen)
-        loss = [whole - likelihood([c for c in chosen if c != bit]) for bit in chosen]
-        weakest = int(np.argmin(loss))
-        if loss[weakest] >= threshold + DROP_ONE:
-            break
-        del chosen[weakest]
-    return [suspects[bit] for bit in chosen]
+
+def _names_one_of(selector: Selector, nodes: frozenset[tuple[int, int]]) -> bool:
+    return any((a, n) in nodes for a, numbers in selector for n in numbers)
+
+
+def _kin(one: Candidate, other: Candidate) -> bool:
+    """Whether one holds the other; everything holds all, so it is nobody's kin."""
+    mine, its = one.selector, other.selector
+    return bool(mine and its) and (narrows(mine, its) or narrows(its, mine))

@@ -1,0 +1,120 @@
+"""How high a cell must stand out to be told: measured on the stream's own quiet ticks.
+
+The most evident cell of a quiet tick is noise. Its peaks over a high threshold u fall off
+exponentially, as extreme value theory has it of likelihood ratios (a generalised Pareto tail of
+shape 0; Siffer et al. 2017, "SPOT", use the same with a free shape). Which height is reached
+only as often as the operator's budget allows follows from how often u is passed, and by how much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+KINDS = ("everything", "value", "several", "pair", "three", "code")
+"""Kinds of cells; each has a bar of its own, for their noise differs."""
+PRIOR = 5.0
+"""Nats asked while nothing has been measured."""
+PRIOR_WEEKS = 0.5
+"""What that is worth."""
+PASSED = 0.05
+"""Share of quiet ticks that pass u."""
+LOWEST = -3.0
+"""Nats; what never gets near to its price says nothing of how it would go on."""
+SCALE = 1.0
+"""Nats by which the tail falls to 1/e, of a likelihood ratio without any scatter left over."""
+SCALE_PEAKS = 8.0
+"""Peaks that this is worth."""
+APART = 12
+"""Ticks below u that part one peak from the next: neighbouring ticks see the same failures."""
+LEAST = 1.0
+"""Nats that are asked in any case."""
+KEPT_WEEKS = 8
+
+
+class Bar:
+    """Peaks of quiet ticks, and the bar that follows.
+
+    Args:
+        outcomes: how many.
+        ticks_per_week: pace of the stream.
+    """
+
+    def __init__(self, outcomes: int, ticks_per_week: float) -> None:
+        self._pace = ticks_per_week
+        shape = (outcomes, len(KINDS), int(KEPT_WEEKS * ticks_per_week))
+        self._peaks = np.full(shape, np.nan, np.float32)
+        self._claimed = np.zeros((outcomes, shape[2]), bool)
+        self._ticks = 0
+
+    def observe(self, peaks: np.ndarray, claimed: np.ndarray) -> None:
+        """Remember a tick.
+
+        Args:
+            peaks: (outcomes, kinds) nats of the most evident cell, less its price.
+            claimed: (outcomes,) an incident is open: not quiet, unless it is labelled false.
+        """
+        at = self._ticks % self._peaks.shape[2]
+        self._peaks[:, :, at] = np.maximum(peaks, LOWEST)
+        self._claimed[:, at] = claimed
+        self._ticks += 1
+
+    def acquit(self, outcome: int, first: int, last: int) -> None:
+        """An operator labels an incident false: its ticks, counted back from now, were quiet."""
+        known = min(self._ticks, self._peaks.shape[2])
+        ages = np.arange(max(first, 0), min(last + 1, known))
+        self._claimed[outcome, (self._ticks - 1 - ages) % self._peaks.shape[2]] = False
+
+    def of(self, budget: float) -> np.ndarray:
+        """Nats to stand out by, (outcomes, kinds).
+
+        Args:
+            budget: false alarms a week, of all outcomes and kinds together.
+        """
+        outcomes, kinds, capacity = self._peaks.shape
+        share = budget / (outcomes * kinds)
+        order = (np.arange(capacity) + self._ticks) % capacity  # oldest first
+        if self._ticks < capacity:
+            order = np.arange(self._ticks)
+        out = np.empty((outcomes, kinds))
+        for o in range(outcomes):
+            quiet = ~self._claimed[o, order]
+            weeks = float(quiet.sum()) / self._pace
+            for k in range(kinds):
+                known = np.where(quiet, self._peaks[o, k, order], np.nan)
+                measured = _tail(known, weeks, share)
+                weight = weeks / (weeks + PRIOR_WEEKS)
+                out[o, k] = weight * measured + (1 - weight) * PRIOR
+        return np.maximum(out, LEAST)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Everything needed to restore it."""
+        return {"peaks": self._peaks, "claimed": self._claimed, "ticks": np.array(self._ticks)}
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Inverse of `to_arrays`; nothing where the shapes have changed: measured anew."""
+        if arrays and arrays["peaks"].shape == self._peaks.shape:
+            self._peaks, self._claimed = arrays["peaks"].copy(), arrays["claimed"].copy()
+            self._ticks = int(arrays["ticks"])
+
+
+def _tail(known: np.ndarray, weeks: float, share: float) -> float:
+    """Height passed `share` times a week, from peaks per tick; NaN is not quiet."""
+    quiet = known[~np.isnan(known)]
+    if not len(quiet):
+        return PRIOR
+    u = float(np.quantile(quiet, 1 - PASSED))
+    peaks = np.array(_peaks(known, u))
+    rate = (len(peaks) + 1) / weeks
+    scale = ((peaks - u).sum() + SCALE_PEAKS * SCALE) / (len(peaks) + SCALE_PEAKS)
+    return float(u + scale * max(np.log(rate / share), 0.0))
+
+
+def _peaks(known: Sequence[float] | np.ndarray, u: float) -> list[float]:
+    """Largest value of every run above u; runs less than `APART` ticks apart are one."""
+    above = np.flatnonzero(np.nan_to_num(known, nan=-np.inf) > u)
+    if not len(above):
+        return []
+    runs = np.split(above, np.flatnonzero(np.diff(above) > APART) + 1)
+    return [float(np.asarray(known)[run].max()) for run in runs]
