@@ -85,7 +85,7 @@ def attribute(
         arrived: share of the failures of the last slices that are in the log, newest first; None:
             all of them.
     """
-    screen = Screen(outcome, tables, scatter, min_failures, floor, barred, codes)
+    screen = Screen(outcome, tables, scatter, min_failures, floor, barred, codes, empty)
     for episode in settled:
         screen.settle(episode)
     candidates = screen.candidates(bar, known)

@@ -61,6 +61,7 @@ class Screen:
             are counted, not rated.
         barred: attributes that failure itself keeps empty: no candidates.
         codes: of the outcome's failures, if they have any.
+        empty: (attribute, node number) of missing values.
     """
 
     def __init__(
@@ -72,7 +73,9 @@ class Screen:
         floor: float = 0.0,
         barred: frozenset[int] = frozenset(),
         codes: CodeModel | None = None,
+        empty: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
+        self.empty = empty
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.scatter, self.min_failures, self.floor, self.codes = (
             scatter,
@@ -263,7 +266,9 @@ class Screen:
     ) -> Iterator[Candidate]:
         """The values that, together, speak loudest within some horizons.
 
-        As many as their price lets them be, and as many as come before the steepest fall.
+        As many as their price lets them be, and as many as come before the steepest fall; of more
+        than half of all values the other half is the exception, and the whole is named. A missing
+        value is none of several.
         """
         layout, room = self.layout, self.layout.room[position]
         numbers = np.arange(room)
@@ -285,6 +290,7 @@ class Screen:
         n = max(int(np.count_nonzero(expected[-1])), 1)
         size = self.scatter.sizes_of(expected, cells, order, parents)
         choices = np.log(n) + np.log(np.maximum(n - numbers, 1) / (numbers + 1)).cumsum()
+        named = ~np.isin(numbers, [v for a, v in self.empty if a == layout.attributes[position]])
         seen: set[Selector] = set()
         for h in when:
             o, e = observed[h], expected[h]
@@ -293,7 +299,10 @@ class Screen:
                 rest = float(self._rest(o[taken].sum(), e[taken].sum())[h, 0])
                 gains = excess_score(o, e * rest, size[h])
                 able = np.flatnonzero(
-                    (o >= CONSTANTS.members) & (o >= CONSTANTS.least_ratio * rest * e) & (gains > 0)
+                    named
+                    & (o >= CONSTANTS.members)
+                    & (o >= CONSTANTS.least_ratio * rest * e)
+                    & (gains > 0)
                 )
                 if len(able) < 2:
                     break
@@ -306,15 +315,15 @@ class Screen:
             for k in {len(taken), int(np.argmax(falls)) + 1}:
                 some, whole = able[:k], float(gains[able[:k]].sum())
                 enough = o[some].sum() >= 2 * self.min_failures
-                if not 2 <= k < n or not enough or whole <= CONSTANTS.interesting:
+                if not 2 <= k <= n / 2 or not enough or whole <= CONSTANTS.interesting:
                     continue
                 several = (layout.attributes[position], tuple(sorted(int(v) for v in some)))
-                named = tuple(sorted((*selector(inside), several)))
-                if named not in seen:
-                    seen.add(named)
+                whom = tuple(sorted((*selector(inside), several)))
+                if whom not in seen:
+                    seen.add(whom)
                     spread = (expected[:, some] ** 2 / size[:, some]).sum(axis=1)
                     variance = spread / np.maximum(expected[:, some].sum(axis=1), 1e-9) ** 2
-                    yield Candidate(named, whole, price + float(choices[k - 1]), variance)
+                    yield Candidate(whom, whole, price + float(choices[k - 1]), variance)
 
     # --- three values -----------------------------------------------------------------------
 
