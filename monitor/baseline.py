@@ -129,11 +129,12 @@ class CodeShares:
     parent: int | None
     """The attribute whose values tell most of the code (a fare source, with codes of its own)."""
     share: np.ndarray  # (parent nodes, codes) share of each code among the failures of each
+    failures: np.ndarray  # (parent nodes,) that this was learned from, the overall share's worth too
 
     @staticmethod
     def none() -> CodeShares:
         """Nothing is known of codes."""
-        return CodeShares(None, np.zeros((1, 0)))
+        return CodeShares(None, np.zeros((1, 0)), np.ones(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +184,15 @@ def _by_node(
 
 def _code_shares(
     failures: np.ndarray, code: np.ndarray, parent: np.ndarray, codes: int, parents: int
-) -> np.ndarray:
-    """(parents, codes) share of each code among a parent's failures, shrunk to the overall one."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """(parents, codes) share of each code among a parent's failures, shrunk to the overall one.
+
+    Returns:
+        They, and the failures that they are worth, (parents,).
+    """
     seen, overall, whole = _code_counts(failures, code, parent, codes, parents)
-    return np.asarray((seen + SHRINK_CODES * overall) / (whole + SHRINK_CODES))
+    worth = whole + SHRINK_CODES
+    return np.asarray((seen + SHRINK_CODES * overall) / worth), worth[:, 0]
 
 
 def _code_likelihood(
@@ -395,10 +401,10 @@ class History:
         above = np.zeros(len(local), np.int64) if parent is None else local[:, parent]
         parents = 1 if parent is None else sizes[parent]
         known = np.append(np.arange(teaching), self._late(rows.start, above, teaching, parents))
-        share = _code_shares(
+        share, worth = _code_shares(
             rows.failures[known], local[known, code], above[known], sizes[code], parents
         )
-        return CodeShares(parent, share)
+        return CodeShares(parent, share, worth)
 
     def _rate(
         self, fitted: Baseline, o: int, rows: _Rows, local: np.ndarray, attributes: list[int]

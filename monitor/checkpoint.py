@@ -57,6 +57,7 @@ def snapshot(monitor: Monitor) -> Snapshot:
         }
         for o, codes in enumerate(baseline.codes):
             arrays[f"baseline.codes{o}"] = codes.share
+            arrays[f"baseline.code_failures{o}"] = codes.failures
             arrays[f"baseline.parent{o}"] = np.array(-1 if codes.parent is None else codes.parent)
         for a, multiplier in enumerate(baseline.multipliers):
             arrays[f"baseline.multipliers{a}"] = multiplier
@@ -159,11 +160,13 @@ def _judged(saved: Snapshot) -> frozenset[int]:
 
 
 def _codes(fitted: Mapping[str, np.ndarray], o: int) -> CodeShares:
-    """Stores of version 0.1 know one parent for all outcomes: their codes are learned anew."""
-    if f"codes{o}" not in fitted:
+    """Stores older than one parent an outcome, and what is known of it, learn their codes anew."""
+    if f"code_failures{o}" not in fitted:
         return CodeShares.none()
     parent = int(fitted[f"parent{o}"])
-    return CodeShares(None if parent < 0 else parent, fitted[f"codes{o}"])
+    return CodeShares(
+        None if parent < 0 else parent, fitted[f"codes{o}"], fitted[f"code_failures{o}"]
+    )
 
 
 def _values(codes: int | list[int]) -> tuple[int, ...]:

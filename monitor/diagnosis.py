@@ -515,8 +515,7 @@ class Monitor:
         known = self.baseline.codes[o]
         if not known.share.size:
             return None
-        known = self.baseline.codes[o]
-        return CodeModel(self._codes, known.parent, known.share) if known.share.size else None
+        return CodeModel(self._codes, known.parent, known.share, known.failures)
 
     def _codes_in_excess(self, o: int, suspect: Suspect, span: int) -> tuple[str, ...]:
         model = self._code_model(o)

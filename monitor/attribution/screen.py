@@ -25,6 +25,7 @@ class CodeModel:
     parent: int | None
     """The attribute whose values have codes of their own (a fare source), if any."""
     share: np.ndarray  # (parent nodes, codes) of each code among an outcome's failures
+    failures: np.ndarray  # (parent nodes,) that the shares were learned from
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +408,8 @@ class Screen:
         share = self.code_shares(room)
         by_parent = self._by_parent(None)
         expected = by_parent @ share
-        size = self.scatter.sizes(expected, np.ones(room, int))
+        variance = 1 / self.scatter.sizes(expected, np.ones(room, int))
+        variance += self._code_doubt(by_parent, share, expected)
         price = self._kinds + float(np.log(max(room - 1, 1)))
         if model.parent in self.layout.attributes:
             mine = self.layout.attributes.index(model.parent)
@@ -415,10 +417,10 @@ class Screen:
         able = np.flatnonzero(observed[-1] >= self.min_failures)
         for c in (int(c) for c in able[able > OTHER]):
             fair = expected[:, c] * self._rest(observed[:, [c]], expected[:, [c]])[:, 0]
-            nats = excess_score(observed[:, c], fair, size[:, c])
+            nats = excess_score(observed[:, c], fair, 1 / variance[:, c])
             if nats.max() <= CONSTANTS.interesting:
                 continue
-            yield Candidate(((model.attribute, (c,)),), float(nats.max()), price, 1 / size[:, c])
+            yield Candidate(((model.attribute, (c,)),), float(nats.max()), price, variance[:, c])
             for p in self.positions:
                 yield from self._coded_values(p, price, share, np.array([c]), code)
 
@@ -447,9 +449,12 @@ class Screen:
         values, codes = np.nonzero(seen[-1] >= self.min_failures)
         if not len(values):
             return
-        fair = (self._by_parent(p) @ share[:, asked])[:, values, codes]
+        by_parent = self._by_parent(p)
+        fair = by_parent @ share[:, asked]
+        doubt = self._code_doubt(by_parent, share[:, asked], fair)[:, values, codes]
+        fair = fair[:, values, codes]
         cells = layout.starts[1 + p] + values
-        variance = self.variance[:, cells]
+        variance = self.variance[:, cells] + doubt
         nats = excess_score(seen[:, values, codes], fair, 1 / variance).max(axis=0)
         for i in np.argsort(-nats)[: CONSTANTS.threes]:
             if nats[i] > CONSTANTS.interesting:
@@ -457,6 +462,22 @@ class Screen:
                 named = ((attribute, (value,)), (self.codes.attribute, (carried,)))
                 whole = price + float(self.price[cells[i]] - self._kinds)
                 yield Candidate(tuple(sorted(named)), float(nats[i]), whole, variance[:, i])
+
+    def _code_doubt(
+        self, by_parent: np.ndarray, share: np.ndarray, expected: np.ndarray
+    ) -> np.ndarray:
+        """Relative variance of what is expected of codes, as their shares come of few failures.
+
+        A share learned from k failures with a code scatters by 1/k of its square.
+
+        Args:
+            by_parent: (…, parents) failures expected.
+            share: (parents, codes).
+            expected: (…, codes) failures expected with the code.
+        """
+        assert self.codes is not None
+        doubt = by_parent**2 @ (share / self.codes.failures[:, None])
+        return np.asarray(doubt / np.maximum(expected, 1e-9) ** 2)
 
     def code_shares(self, codes: int) -> np.ndarray:
         """(parents, codes) share of each code among a parent's failures; none is impossible."""
