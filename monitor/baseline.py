@@ -129,7 +129,9 @@ class CodeShares:
     parent: int | None
     """The attribute whose values tell most of the code (a fare source, with codes of its own)."""
     share: np.ndarray  # (parent nodes, codes) share of each code among the failures of each
-    failures: np.ndarray  # (parent nodes,) that this was learned from, the overall share's worth too
+    failures: (
+        np.ndarray
+    )  # (parent nodes,) that this was learned from, the overall share's worth too
 
     @staticmethod
     def none() -> CodeShares:

@@ -141,7 +141,7 @@ def test_what_recurs_every_week_is_expected_and_what_happened_once_is_not() -> N
 
 def test_rows_of_a_reported_cause_do_not_teach() -> None:
     spoiled = history(outage=(100, 110, 20.0))
-    mask = Mask(0, ((0, 3),), moment(100), moment(110))
+    mask = Mask(0, ((0, (3,)),), moment(100), moment(110))
     clean = fit(history()).multipliers[0][0, 3]
     assert fit(spoiled).multipliers[0][0, 3] > 1.4 * clean
     assert fit(spoiled, mask).multipliers[0][0, 3] == pytest.approx(clean, rel=0.05)
@@ -182,9 +182,9 @@ def test_the_first_rows_of_a_new_value_teach_at_once() -> None:
 def test_a_mask_holds_only_for_its_outcome_its_rows_and_its_time() -> None:
     kept = history()
     plain = fit(kept)
-    elsewhere = fit(kept, Mask(0, ((0, 2),), moment(-500), moment(-400)))
+    elsewhere = fit(kept, Mask(0, ((0, (2,)),), moment(-500), moment(-400)))
     np.testing.assert_array_equal(elsewhere.base, plain.base)
-    other = fit(kept, Mask(0, ((0, 2),), moment(0), moment(40)))
+    other = fit(kept, Mask(0, ((0, (2,)),), moment(0), moment(40)))
     assert other.base[1] == plain.base[1]
     assert other.base[0] != plain.base[0]
 

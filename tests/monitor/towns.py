@@ -8,8 +8,17 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.attribution import Attribution, Scatter, Settled, attribute
+from monitor.attribution import (
+    Attribution,
+    CodeModel,
+    Scatter,
+    Selector,
+    Settled,
+    attribute,
+)
+from monitor.bar import KINDS
 from monitor.domain import (
+    MISSING,
     Attribute,
     DetectionSettings,
     Events,
@@ -21,7 +30,7 @@ from monitor.domain import (
 )
 from monitor.encoding import Coded, Nodes
 from monitor.slices import Slice, aggregate
-from monitor.vocabulary import Vocabulary
+from monitor.vocabulary import MISSING_TEXT, Vocabulary
 from monitor.window import QUANTUM, Horizons
 
 MIDNIGHT = datetime(2026, 3, 1, tzinfo=UTC)
@@ -51,6 +60,7 @@ SHARES = {
     "airline": [0.35, 0.25, 0.2, 0.12, 0.08],
     "fare": [0.25, 0.2, 0.15, 0.13, 0.12, 0.1, 0.05],
 }
+CODE = list(VALUES).index("code")
 F3, AC = VALUES["fare"].index("F3"), VALUES["airline"].index("AC")
 
 
@@ -168,23 +178,46 @@ def coded(slices: Iterable[Slice], nodes: Nodes) -> list[Coded]:
     return out
 
 
+BAR = np.full(len(KINDS), 3.0)
+"""Nats asked of every kind of cell."""
+
+
 def judged(
     town: Town,
     slices: int = 48,
     outcome: str = "pay",
     settled: tuple[Settled, ...] = (),
-    **more: float,
+    max_causes: int = 6,
+    codes: CodeModel | None = None,
 ) -> tuple[Attribution, Nodes]:
     """The causes that attribution names in a town whose baseline is known exactly."""
-    nodes = Nodes(len(SCHEMA.attributes), WINDOW)
+    nodes = Nodes(len(SCHEMA.attributes), WINDOW, frozenset({CODE}))
     tables = Horizons((0, 1, 2), len(OUTCOMES), SETTINGS.detection.horizons)
     for piece in coded(town.slices(slices), nodes):
         tables.push(piece, nodes.sizes()[:3])
     scatter = Scatter.alike(0.1, len(tables.horizons))
-    return attribute(OUTCOMES.index(outcome), tables, scatter, 3.0, 5, 6, settled, **more), nodes
+    found = attribute(
+        OUTCOMES.index(outcome),
+        tables,
+        scatter,
+        BAR,
+        5,
+        max_causes,
+        settled,
+        empty=nodes.empty(),
+        codes=codes,
+    )
+    return found, nodes
 
 
-def named(conditions: tuple[tuple[int, int], ...], nodes: Nodes) -> dict[str, str]:
-    """Conditions in words."""
+def named(selector: Selector, nodes: Nodes) -> dict[str, str]:
+    """A selector in words; several values of one attribute are parted by `|`."""
     names = list(VALUES)
-    return {names[a]: VALUES[names[a]][nodes.codes[a][n] - 1] for a, n in conditions}
+    return {
+        names[a]: "|".join(_text(names[a], nodes.codes[a][n]) for n in numbers)
+        for a, numbers in selector
+    }
+
+
+def _text(name: str, code: int) -> str:
+    return MISSING_TEXT if code == MISSING else VALUES[name][code - 1]
