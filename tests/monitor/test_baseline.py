@@ -147,6 +147,15 @@ def test_rows_of_a_reported_cause_do_not_teach() -> None:
     assert fit(spoiled, mask).multipliers[0][0, 3] == pytest.approx(clean, rel=0.05)
 
 
+def test_a_cause_of_several_values_keeps_the_rows_of_each_from_teaching() -> None:
+    kept = history(outage=(100, 110, 20.0))
+    one = fit(kept, Mask(0, ((0, (3,)),), moment(100), moment(110)))
+    two = fit(kept, Mask(0, ((0, (2, 3)),), moment(100), moment(110)))
+    assert two.multipliers[0][0, 3] == pytest.approx(one.multipliers[0][0, 3], rel=0.05)
+    assert two.multipliers[0][0, 2] != one.multipliers[0][0, 2]
+    assert two.multipliers[0][0, 1] == pytest.approx(one.multipliers[0][0, 1], rel=0.05)
+
+
 DAY_LONG = timedelta(days=1)
 
 
