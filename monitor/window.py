@@ -300,25 +300,6 @@ class Horizons:
                 table.add_to(sums)
             yield sums
 
-    def slice_expected(
-        self, index: int, outcome: int, attribute: int | None, size: int
-    ) -> np.ndarray:
-        """Failures expected of every node of an attribute in one slice, (size,).
-
-        Args:
-            index: slice, as in `slices`.
-            outcome: which failures.
-            attribute: one of the layout's; None is everything, as a single number.
-            size: nodes wanted.
-        """
-        table, layout = self._tables[index], self.layout
-        block = 0 if attribute is None else 1 + layout.attributes.index(attribute)
-        start, room = layout.starts[block], 1 if attribute is None else layout.room[block - 1]
-        first, last = table.blocks[block : block + 2]
-        out = np.zeros(max(size, room))
-        out[table.cells[first:last] - start] = table.expected(outcome, first, last)
-        return out[:size]
-
     def _sums(self, horizons: Iterable[int]) -> list[tuple[np.ndarray, np.ndarray]]:
         return [(self.observed[i], self.expected[i]) for i in horizons]
 

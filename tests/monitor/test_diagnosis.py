@@ -116,7 +116,7 @@ def test_an_incident_opens_once_and_ends_with_its_outage() -> None:
 
 def test_the_code_of_a_broken_deployment_is_told_with_the_cause() -> None:
     town = day(Outage(60, 64, cause={"fare": "F2"}, code="E-SCHEMA"))
-    ticks = check(town, ["pay ← fare=F2"])
+    ticks = check(town, ["pay ← code=E-SCHEMA & fare=F2"])
     found = next(n.incident.finding for tick in ticks for n in tick.news)
     assert found.codes == ("E-SCHEMA",)
 
