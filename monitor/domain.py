@@ -216,7 +216,7 @@ class Finding:
     fresh: bool = True
     """The newest slice holds a failure of the cause; without one, nothing new is reported."""
     chain: tuple[Cause, ...] = ()
-    """From the widest to the narrowest cell considered: "concentrated in …"."""
+    """The cause; in stores of older releases from the widest to the narrowest cell considered."""
     codes: tuple[str, ...] = ()
     """Error codes in excess among the cause's failures."""
     runners_up: tuple[tuple[Cause, float], ...] = ()
