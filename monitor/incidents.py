@@ -237,12 +237,12 @@ def _names(finding: Finding, incident: Incident) -> bool:
 
     That is the more evident one. A new word on the same trouble rests on all that has happened
     since, though by then it may have become less evident: half the evidence suffices. A word that
-    was dropped before needs twice as much, so that names do not swap back and forth.
+    is older than what is told needs twice as much, so that names do not swap back and forth.
     """
-    told, cause = incident.finding, finding.cause
+    told, cause, seen = incident.finding, finding.cause, incident.causes
     if cause == told.cause:
         return finding.score > told.score
-    if cause in incident.causes:
+    if cause in seen and seen.index(cause) < seen.index(told.cause):
         return LATER_SHARE * finding.score > told.score
     later = cause.narrows(told.cause) or told.cause.narrows(cause)
     return finding.score > (LATER_SHARE if later else 1.0) * told.score

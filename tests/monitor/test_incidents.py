@@ -137,8 +137,10 @@ def test_a_more_exact_cause_refines_the_incident() -> None:
 
 def test_a_wider_cause_continues_the_story_too() -> None:
     story = Story()
-    story.tick(finding(AC_BKK))
-    assert story.tick(finding(AC, score=10.0)) == []
+    story.tick(finding(AC_BKK, score=40.0))
+    assert story.tick(finding(AC, score=19.0)) == [], "too little to be the same trouble"
+    assert story.tick(finding(AC, score=21.0)) == [("refined", "airline=AC")]
+    assert story.tick(finding(AC_BKK, score=40.0)) == [], "names do not swap back and forth"
     assert len(story.incidents) == 1
 
 
@@ -157,11 +159,19 @@ def test_three_values_judged_by_all_that_happened_are_told_though_the_pair_was_m
     assert len(story.incidents) == 1
 
 
-def test_three_values_that_were_told_first_give_way_to_a_pair_that_is_more_evident() -> None:
+def test_three_values_that_were_told_first_give_way_to_a_pair_that_is_found_later() -> None:
     story = Story()
     story.tick(finding(FS3, score=20.0))
-    assert story.tick(finding(AC_BKK, score=19.0)) == []
-    assert story.tick(finding(AC_BKK, score=21.0)) == [("refined", str(AC_BKK))]
+    assert story.tick(finding(AC_BKK, score=9.0)) == []
+    assert story.tick(finding(AC_BKK, score=11.0)) == [("refined", str(AC_BKK))]
+
+
+def test_more_values_of_the_same_attribute_continue_the_story() -> None:
+    story = Story()
+    story.tick(finding(AC, score=20.0))
+    both = Cause.of(airline=["AC", "MU"])
+    assert story.tick(finding(both, score=30.0)) == [("refined", str(both))]
+    assert len(story.incidents) == 1
 
 
 def test_everything_is_no_refinement_of_one_airline() -> None:

@@ -123,10 +123,9 @@ def test_a_cause_is_named_with_its_mediators() -> None:
     pay = case.names.index("pay")
 
     def told(**cause: str) -> tuple[str, ...]:
-        codes = case.naming.codes(Cause.of(**cause))
-        conditions = tuple((a, case.nodes.codes[a].index(code)) for a, code in codes)
-        assert case.naming.cause(conditions) == Cause.of(**cause)
-        return case.naming.path(pay, conditions, case.encoding, case.weights, case.names, 5)
+        selector = case.naming.numbers(case.naming.codes(Cause.of(**cause)))
+        assert case.naming.cause(selector) == Cause.of(**cause)
+        return case.naming.path(pay, selector, case.encoding, case.weights, case.names, 5)
 
     assert told(airline="AC") == ("airline=AC", "fare=F3", "pay")
     assert told(office="BKK", airline="AC") == ("office=BKK", "airline=AC", "fare=F3", "pay")
