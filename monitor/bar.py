@@ -16,8 +16,8 @@ KINDS = ("everything", "value", "several", "pair", "three", "code")
 """Kinds of cells; each has a bar of its own, for their noise differs."""
 PRIOR = 5.0
 """Nats asked while nothing has been measured."""
-PRIOR_WEEKS = 0.5
-"""What that is worth."""
+PRIOR_WEEKS, PRIOR_TICKS = 0.5, 28
+"""What that is worth, at least: a stream of days has no tail to speak of for weeks."""
 PASSED = 0.05
 """Share of quiet ticks that pass u."""
 LOWEST = -3.0
@@ -26,8 +26,6 @@ SCALE = 1.0
 """Nats by which the tail falls to 1/e, of a likelihood ratio without any scatter left over."""
 SCALE_PEAKS = 8.0
 """Peaks that this is worth."""
-APART = 12
-"""Ticks below u that part one peak from the next: neighbouring ticks see the same failures."""
 LEAST = 1.0
 """Nats that are asked in any case."""
 KEPT_WEEKS = 8
@@ -39,10 +37,12 @@ class Bar:
     Args:
         outcomes: how many.
         ticks_per_week: pace of the stream.
+        apart: ticks below u that part one peak from the next (six hours): neighbouring ticks see
+            the same failures.
     """
 
-    def __init__(self, outcomes: int, ticks_per_week: float) -> None:
-        self._pace = ticks_per_week
+    def __init__(self, outcomes: int, ticks_per_week: float, apart: int = 12) -> None:
+        self._pace, self._apart = ticks_per_week, apart
         shape = (outcomes, len(KINDS), int(KEPT_WEEKS * ticks_per_week))
         self._peaks = np.full(shape, np.nan, np.float32)
         self._claimed = np.zeros((outcomes, shape[2]), bool)
@@ -81,10 +81,10 @@ class Bar:
         for o in range(outcomes):
             quiet = ~self._claimed[o, order]
             weeks = float(quiet.sum()) / self._pace
+            weight = weeks / (weeks + max(PRIOR_WEEKS, PRIOR_TICKS / self._pace))
             for k in range(kinds):
                 known = np.where(quiet, self._peaks[o, k, order], np.nan)
-                measured = _tail(known, weeks, share)
-                weight = weeks / (weeks + PRIOR_WEEKS)
+                measured = _tail(known, weeks, share, self._apart)
                 out[o, k] = weight * measured + (1 - weight) * PRIOR
         return np.maximum(out, LEAST)
 
@@ -99,22 +99,22 @@ class Bar:
             self._ticks = int(arrays["ticks"])
 
 
-def _tail(known: np.ndarray, weeks: float, share: float) -> float:
+def _tail(known: np.ndarray, weeks: float, share: float, apart: int) -> float:
     """Height passed `share` times a week, from peaks per tick; NaN is not quiet."""
     quiet = known[~np.isnan(known)]
     if not len(quiet):
         return PRIOR
     u = float(np.quantile(quiet, 1 - PASSED))
-    peaks = np.array(_peaks(known, u))
+    peaks = np.array(_peaks(known, u, apart))
     rate = (len(peaks) + 1) / weeks
     scale = ((peaks - u).sum() + SCALE_PEAKS * SCALE) / (len(peaks) + SCALE_PEAKS)
     return float(u + scale * max(np.log(rate / share), 0.0))
 
 
-def _peaks(known: Sequence[float] | np.ndarray, u: float) -> list[float]:
-    """Largest value of every run above u; runs less than `APART` ticks apart are one."""
+def _peaks(known: Sequence[float] | np.ndarray, u: float, apart: int) -> list[float]:
+    """Largest value of every run above u; runs less than `apart` ticks apart are one."""
     above = np.flatnonzero(np.nan_to_num(known, nan=-np.inf) > u)
     if not len(above):
         return []
-    runs = np.split(above, np.flatnonzero(np.diff(above) > APART) + 1)
+    runs = np.split(above, np.flatnonzero(np.diff(above) > apart) + 1)
     return [float(np.asarray(known)[run].max()) for run in runs]

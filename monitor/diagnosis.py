@@ -105,7 +105,7 @@ class Monitor:
         )
         self.arrivals = np.zeros((outcomes, 1 + window.slices))
         """Failures seen by age of their slice, in slices: the log may tell of them late."""
-        self.bar = Bar(outcomes, timedelta(weeks=1) / window.slice_length)
+        self.bar = Bar(outcomes, timedelta(weeks=1) / window.slice_length, 12 * near)
         self._bars: np.ndarray | None = None
         self.baseline: Baseline | None = None
         self.judged: frozenset[int] = frozenset()
@@ -398,7 +398,7 @@ class Monitor:
         self, encoding: Encoding, learned: Learned, names: list[str]
     ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
-        if self.ticks % REFIT_TICKS == 0 or self._bars is None:
+        if self.ticks % (REFIT_TURNS * self._pace) == 0 or self._bars is None:
             self._bars = self.bar.of(detection.false_alarms_per_week)
         peaks = []
         findings: list[Finding] = []
