@@ -99,8 +99,7 @@ def attribute(
     if (nats <= bars).all() and not told.any():
         return Attribution((), peaks, 0.0)
     leaves = leaves_of(screen, candidates)
-    spread = CONSTANTS.bulk_spread if floor else CONSTANTS.leaf_spread
-    search = Search(leaves, candidates, screen.told, min_failures, max_causes, spread)
+    search = Search(leaves, candidates, screen.told, min_failures, max_causes, bool(floor))
     search.symptoms(np.array([_names_one_of(c.selector, empty) for c in candidates]))
     chosen, fit = search.best()
     suspects = []

@@ -15,7 +15,9 @@ variance E + E²/κ; θ how many times as often as expected the rows of a cause 
    where c runs over the causes that hold the leaf, and ln L is negative binomial with the spread
    of an effect over its leaves. "Everything" is the cause that holds every leaf. Told are those
    of C that stand out. θ is one number per cause and band, at least 1; a cause may as
-   well add a share of all its rows to what fails. Steps: add, swap, drop.
+   well add a share of all its rows to what fails. Steps: add, swap, drop. Where failures are
+   counted, what comes in bulk is one act and no sample of its parts: its cause is the value that
+   stands out most, and all that failed there is its own.
 4. *Until when*: a cause is over when its newest slices prefer θ = 1 over half of its excess.
 
 The price of a candidate is what it takes to name it: ln of the kinds of cells, of the attributes
@@ -41,8 +43,6 @@ class Constants:
     simulated outages (0.1) and those of storms over real flights (0.5) show."""
     leaf_spread: float = 0.15
     """The same between neighbouring leaves: mostly chance, so mostly Poisson."""
-    bulk_spread: float = 1.0
-    """The same where failures are counted: a bulk is one act, and no sample of its parts."""
     least_ratio: float = 1.5
     """Observed over expected that operators would call an anomaly."""
     smoothing: float = 2.0

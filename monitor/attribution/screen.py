@@ -206,16 +206,18 @@ class Screen:
             here_peak = (peak - self.price)[here].max(initial=-np.inf)
             self.peaks[KINDS.index(kind)] = here_peak
         enough = self.observed[-1] >= self.min_failures
+        if self.floor:
+            enough &= self.order < 2  # all that a bulk's rows have in common would be named
         chosen = np.flatnonzero((peak > CONSTANTS.interesting) & enough)
         pairs = [c for c in chosen if self.order[c] == 2]
         upper = np.searchsorted(self.cells, np.unique(self.parents[pairs]))
         chosen = np.unique(np.concatenate([[0], chosen, upper])).astype(int)
         found = [self._cell(int(c), float(peak[c])) for c in chosen]
-        for position in self.positions:
+        for position in self.positions if not self.floor else ():
             found += self._members((), position, range(len(nats)))
         found += self._threes(np.array(pairs, int), peak)
         found += self._coded()
-        if any(c.nats - c.price > bar[self.kind(c.selector)] for c in found):
+        if not self.floor and any(c.nats - c.price > bar[self.kind(c.selector)] for c in found):
             found += self._inside(chosen, nats)
         found[1:] = sorted(found[1:], key=lambda c: (c.price - c.nats, c.selector))
         unique = {c.selector: c for c in reversed(found)}

@@ -46,7 +46,8 @@ class Search:
         told: excess of everything that is known, by horizon.
         min_failures: fewer are never a cause.
         limit: causes at most.
-        spread: of an effect between neighbouring leaves.
+        counted: whether failures are counted, not rated: what comes in bulk is one act, and no
+            sample of what its rows are made of.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Search:
         told: np.ndarray,
         min_failures: int,
         limit: int,
-        spread: float = CONSTANTS.leaf_spread,
+        counted: bool = False,
     ) -> None:
         self._leaves, self._told = leaves, told
         self._least, self._limit = min_failures, limit
@@ -68,7 +69,8 @@ class Search:
         self._e = leaves.sums(member, leaves.expected).cumsum(axis=1)
         self._n = leaves.sums(member, leaves.exposure)
         self._able = np.ones(len(candidates), bool)
-        self._size = 1 / spread**2
+        self._counted = counted
+        self._size = 1 / CONSTANTS.leaf_spread**2
         self._base = log_likelihood(o, leaves.expected, self._size)
 
     # --- fitting ----------------------------------------------------------------------------
@@ -105,6 +107,8 @@ class Search:
         """
         leaves = self._leaves
         o, band = leaves.observed[at], leaves.band[at]
+        if self._counted:
+            return np.maximum(o / np.maximum(others, 1e-12), 1.0), False
         fair = np.bincount(band, others, leaves.bands)
         ratio = np.maximum(self._o[c] / np.maximum(fair, 1e-12), 1.0)[band]
         if adds is False:
@@ -152,8 +156,10 @@ class Search:
         Whether they are told is for the caller to say: what is too weak to be told may still be
         what a stronger one would be blamed for.
         """
+        if self._counted:
+            return self._most_evident()
         chosen: list[int] = []
-        fit, value = self.fit([]), 0.0
+        fit = self.fit([])
         value = fit.value
         for _ in range(4 * self._limit):
             step = self._step(chosen, fit, value)
@@ -161,6 +167,19 @@ class Search:
                 break
             chosen, fit, value = step
         return self._needed(chosen, fit)
+
+    def _most_evident(self) -> tuple[list[int], Fit]:
+        """One act after the other, each with all that failed in its rows."""
+        chosen: list[int] = []
+        fit = self.fit(chosen)
+        while len(chosen) < self._limit:
+            nats = self.standing(fit, np.arange(len(self._price))).nats.max(axis=0)
+            nats[chosen] = -np.inf
+            if not (nats > 0).any():
+                break
+            chosen = [*chosen, int(np.argmax(nats))]
+            fit = self.fit(chosen)
+        return chosen, fit
 
     def _step(
         self, chosen: list[int], fit: Fit, value: float
