@@ -8,16 +8,18 @@ only as often as the operator's budget allows follows from how often u is passed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 KINDS = ("everything", "value", "several", "pair", "three", "code")
 """Kinds of cells; each has a bar of its own, for their noise differs."""
-PRIOR = 5.0
-"""Nats asked while nothing has been measured."""
-PRIOR_WEEKS, PRIOR_TICKS = 0.5, 28
-"""What that is worth, at least: a stream of days has no tail to speak of for weeks."""
+CHANCE = 0.45
+"""Of a peak of zero nats, per independent look; measured on quiet simulated weeks."""
+HAPPENS = 4.5
+"""Things a week that no count explains and that stand out by zero nats or more, in any stream;
+measured on the quiet days of real flights."""
+PRIOR_WEEKS, PRIOR_TICKS = 1.0, 28
+"""What is worth as much as what follows from them, at least: a stream of days has no tail to speak
+of for weeks."""
 PASSED = 0.05
 """Share of quiet ticks that pass u."""
 LOWEST = -3.0
@@ -26,6 +28,9 @@ SCALE = 1.0
 """Nats by which the tail falls to 1/e, of a likelihood ratio without any scatter left over."""
 SCALE_PEAKS = 8.0
 """Peaks that this is worth."""
+RARE = 4.6
+"""Scales over u that one peak in a hundred passes; what is higher says no more of noise, unless an
+operator says so."""
 LEAST = 1.0
 """Nats that are asked in any case."""
 KEPT_WEEKS = 8
@@ -46,6 +51,7 @@ class Bar:
         shape = (outcomes, len(KINDS), int(KEPT_WEEKS * ticks_per_week))
         self._peaks = np.full(shape, np.nan, np.float32)
         self._claimed = np.zeros((outcomes, shape[2]), bool)
+        self._acquitted = np.zeros((outcomes, shape[2]), bool)
         self._ticks = 0
 
     def observe(self, peaks: np.ndarray, claimed: np.ndarray) -> None:
@@ -57,26 +63,30 @@ class Bar:
         """
         at = self._ticks % self._peaks.shape[2]
         self._peaks[:, :, at] = np.maximum(peaks, LOWEST)
-        self._claimed[:, at] = claimed
+        self._claimed[:, at], self._acquitted[:, at] = claimed, False
         self._ticks += 1
 
     def acquit(self, outcome: int, first: int, last: int) -> None:
         """An operator labels an incident false: its ticks, counted back from now, were quiet."""
         known = min(self._ticks, self._peaks.shape[2])
         ages = np.arange(max(first, 0), min(last + 1, known))
-        self._claimed[outcome, (self._ticks - 1 - ages) % self._peaks.shape[2]] = False
+        at = (self._ticks - 1 - ages) % self._peaks.shape[2]
+        self._claimed[outcome, at], self._acquitted[outcome, at] = False, True
 
-    def of(self, budget: float) -> np.ndarray:
+    def of(self, budget: float, looks: np.ndarray) -> np.ndarray:
         """Nats to stand out by, (outcomes, kinds).
 
         Args:
             budget: false alarms a week, of all outcomes and kinds together.
+            looks: (outcomes,) independent chances to err in a tick: what the bar goes by until it
+                is measured.
         """
         outcomes, kinds, capacity = self._peaks.shape
         share = budget / (outcomes * kinds)
         order = (np.arange(capacity) + self._ticks) % capacity  # oldest first
         if self._ticks < capacity:
             order = np.arange(self._ticks)
+        prior = np.log((HAPPENS + CHANCE * self._pace * looks.sum()) / budget)
         out = np.empty((outcomes, kinds))
         for o in range(outcomes):
             quiet = ~self._claimed[o, order]
@@ -84,37 +94,55 @@ class Bar:
             weight = weeks / (weeks + max(PRIOR_WEEKS, PRIOR_TICKS / self._pace))
             for k in range(kinds):
                 known = np.where(quiet, self._peaks[o, k, order], np.nan)
-                measured = _tail(known, weeks, share, self._apart)
-                out[o, k] = weight * measured + (1 - weight) * PRIOR
+                measured = _tail(known, self._acquitted[o, order], weeks, share, self._apart)
+                out[o, k] = weight * measured + (1 - weight) * prior if weeks else prior
         return np.maximum(out, LEAST)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Everything needed to restore it."""
-        return {"peaks": self._peaks, "claimed": self._claimed, "ticks": np.array(self._ticks)}
+        return {
+            "peaks": self._peaks,
+            "claimed": self._claimed,
+            "acquitted": self._acquitted,
+            "ticks": np.array(self._ticks),
+        }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Inverse of `to_arrays`; nothing where the shapes have changed: measured anew."""
         if arrays and arrays["peaks"].shape == self._peaks.shape:
             self._peaks, self._claimed = arrays["peaks"].copy(), arrays["claimed"].copy()
+            self._acquitted = arrays["acquitted"].copy()
             self._ticks = int(arrays["ticks"])
 
 
-def _tail(known: np.ndarray, weeks: float, share: float, apart: int) -> float:
-    """Height passed `share` times a week, from peaks per tick; NaN is not quiet."""
+def _tail(known: np.ndarray, sure: np.ndarray, weeks: float, share: float, apart: int) -> float:
+    """Height passed `share` times a week, from peaks per tick; NaN is not quiet.
+
+    Args:
+        known: (ticks,) the most evident cell's nats.
+        sure: (ticks,) an operator says that it was noise, however high it is.
+        weeks: how long that was.
+        share: false alarms a week.
+        apart: ticks that part one peak from the next.
+    """
     quiet = known[~np.isnan(known)]
     if not len(quiet):
-        return PRIOR
+        return 0.0
     u = float(np.quantile(quiet, 1 - PASSED))
-    peaks = np.array(_peaks(known, u, apart))
-    rate = (len(peaks) + 1) / weeks
-    scale = ((peaks - u).sum() + SCALE_PEAKS * SCALE) / (len(peaks) + SCALE_PEAKS)
+    at = _peaks(known, u, apart)
+    over = known[at] - u
+    middle = np.median(over) / np.log(2.0) if len(over) else 0.0  # of an exponential, its scale
+    usual = len(at) * middle + SCALE_PEAKS * SCALE
+    likely = np.where(sure[at], over, np.minimum(over, RARE * usual / (len(at) + SCALE_PEAKS)))
+    rate = (len(at) + 1) / weeks
+    scale = (likely.sum() + SCALE_PEAKS * SCALE) / (len(at) + SCALE_PEAKS)
     return float(u + scale * max(np.log(rate / share), 0.0))
 
 
-def _peaks(known: Sequence[float] | np.ndarray, u: float, apart: int) -> list[float]:
-    """Largest value of every run above u; runs less than `apart` ticks apart are one."""
+def _peaks(known: np.ndarray, u: float, apart: int) -> np.ndarray:
+    """Where every run above u is highest; runs less than `apart` ticks apart are one."""
     above = np.flatnonzero(np.nan_to_num(known, nan=-np.inf) > u)
     if not len(above):
-        return []
+        return above
     runs = np.split(above, np.flatnonzero(np.diff(above) > apart) + 1)
-    return [float(np.asarray(known)[run].max()) for run in runs]
+    return np.array([run[np.argmax(known[run])] for run in runs])

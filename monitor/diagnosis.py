@@ -22,6 +22,7 @@ from monitor.attribution import (
     Suspect,
     attribute,
     began,
+    looks,
     match,
 )
 from monitor.bar import Bar
@@ -399,7 +400,7 @@ class Monitor:
     ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
         if self.ticks % (REFIT_TURNS * self._pace) == 0 or self._bars is None:
-            self._bars = self.bar.of(detection.false_alarms_per_week)
+            self._bars = self.bar.of(detection.false_alarms_per_week, looks(self.tables))
         peaks = []
         findings: list[Finding] = []
         unexplained = dict.fromkeys(self.settings.schema.outcomes, 0.0)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -183,6 +184,19 @@ def score(
     )
 
 
+def is_right(cause: Cause, accept: Sequence[Cause]) -> bool:
+    """Whether a cause is an accepted one; of several values, most of them must be.
+
+    A storm that closes five airports is told as five values, and a label that lists four of
+    them is about the same storm.
+    """
+    if cause in accept:
+        return True
+    parts = [[(name, (value,)) for value in values] for name, values in cause.selector]
+    single = [Cause(tuple(part)) for part in product(*parts)]
+    return len(single) > 1 and 2 * sum(one in accept for one in single) > len(single)
+
+
 def _during(incident: Incident, label: Label) -> bool:
     """Opened or worsened inside the label's time, for the label's outcome."""
     return incident.finding.outcome == label.outcome and any(
@@ -194,7 +208,7 @@ def _case(label: Label, incidents: Sequence[Incident], labels: Sequence[Label]) 
     reported = sorted(
         (i for i in incidents if _during(i, label)), key=lambda i: (-i.finding.score, i.id)
     )
-    right = [i for i in reported if i.finding.cause in label.accept]
+    right = [i for i in reported if is_right(i.finding.cause, label.accept)]
     first = min(
         (
             moment
@@ -208,7 +222,8 @@ def _case(label: Label, incidents: Sequence[Incident], labels: Sequence[Label]) 
     answers = [
         i
         for i in reported
-        if i in right or not any(_during(i, o) and i.finding.cause in o.accept for o in others)
+        if i in right
+        or not any(_during(i, o) and is_right(i.finding.cause, o.accept) for o in others)
     ]
     return Case(
         label=label,

@@ -11,7 +11,7 @@ from monitor.attribution.causes import Suspect, began, has_ended, locate
 from monitor.attribution.leaves import leaves_of
 from monitor.attribution.model import CONSTANTS
 from monitor.attribution.scatter import VOLUMES, Scatter
-from monitor.attribution.screen import Candidate, CodeModel, Screen, Settled
+from monitor.attribution.screen import Candidate, CodeModel, Screen, Settled, looks
 from monitor.attribution.search import EVERYTHING, Fit, Search
 from monitor.attribution.selectors import Selector, match, narrows, selector
 from monitor.bar import KINDS
@@ -30,6 +30,7 @@ __all__ = [
     "attribute",
     "began",
     "has_ended",
+    "looks",
     "match",
     "selector",
 ]

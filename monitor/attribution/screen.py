@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -35,6 +36,25 @@ class Settled:
     selector: Selector
     until: np.datetime64
     """Start of the first slice that may be news again."""
+
+
+def looks(tables: Horizons) -> np.ndarray:
+    """How many independent chances to err a tick has, by outcome, (outcomes,), 0 to 1.
+
+    A cell can stand out anew only when one of its failures is new. Where failures are few, most
+    cells have none in a slice; where they are many, every cell is another look at every tick.
+    """
+    layout, slices = tables.layout, tables.horizons[-1]
+    new = np.minimum(tables.expected[-1], slices) / slices
+    out = np.zeros(len(new))
+    for order in range(3):
+        blocks = [i for i, block in enumerate(layout.blocks) if len(block) == order]
+        cells = [slice(a, b) for a, b in pairwise((*layout.starts, layout.size))]
+        for o, expected in enumerate(tables.expected[-1]):
+            present = layout.present(expected)
+            shares = [new[o, cells[i]].sum() / max(int(present[i]), 1) for i in blocks]
+            out[o] += float(np.mean(shares)) / 3 if shares else 0.0
+    return out
 
 
 @dataclass(frozen=True, slots=True)

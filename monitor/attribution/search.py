@@ -62,6 +62,7 @@ class Search:
         self._leaves, self._told = leaves, told
         self._least, self._limit = min_failures, limit
         self._price = np.array([0.0 if c.known else c.price for c in candidates])
+        self._cost = np.array([c.price for c in candidates])
         self._variance = np.array([c.variance for c in candidates]).T
         member, o = leaves.member.astype(float), leaves.observed
         self._member = member
@@ -203,7 +204,7 @@ class Search:
         best = None
         for some in tries:
             new = self.fit(some)
-            gained = new.value - float(self._price[some].sum())
+            gained = new.value - float(self._cost[some].sum())
             if gained > (value if best is None else best[2]) + 1e-6:
                 best = some, new, gained
         return best
@@ -247,7 +248,7 @@ class Search:
         mine = np.maximum(o / np.maximum(m, 1e-9), rest)
         nats = o * np.log(mine) - m * (mine - 1)
         nats += outside_o * np.log(rest) - outside_m * (rest - 1)
-        return np.asarray(nats.sum(axis=1) - self._price[among])
+        return np.asarray(nats.sum(axis=1) - self._cost[among])
 
     def _needed(self, chosen: list[int], fit: Fit) -> tuple[list[int], Fit]:
         """Drop the least evident cause until each stands out beside all others."""

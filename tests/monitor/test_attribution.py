@@ -16,7 +16,7 @@ from monitor.attribution import (
     has_ended,
     match,
 )
-from monitor.bar import KINDS, PRIOR
+from monitor.bar import KINDS
 from monitor.domain import Events
 from monitor.encoding import Coded, Nodes
 from monitor.slices import aggregate
@@ -353,7 +353,7 @@ def test_several_values_speak_with_all_their_evidence_in_the_q_value_too() -> No
 
 def test_two_values_with_few_failures_each_are_chance() -> None:
     # Eight failures where 1.6 are expected: at three nats that would be everything.
-    bar = np.full_like(BAR, PRIOR)
+    bar = np.full_like(BAR, 5.0)
     assert not just_now(failures=4, hit=2, values=40, usual=0.0001, bar=bar).suspects
 
 
