@@ -432,6 +432,20 @@ class Monitor:
         self.bar.observe(np.array(peaks), self._busy(elevated))
         return findings, unexplained, elevated
 
+    def acquit(self, incident: Incident) -> None:
+        """An operator judged it false: what stood out then was noise, and raises the bar."""
+        outcomes, length = self.settings.schema.outcomes, self.settings.window.slice_length
+        finding = incident.finding
+        if finding.method is not Method.EXCESS or finding.outcome not in outcomes:
+            return
+        if self.window:
+            newest = utc(self.window[-1].slice.start) + length
+            first, last = (
+                round((newest - at) / length) for at in (incident.last_seen_at, incident.opened_at)
+            )
+            self.bar.acquit(outcomes.index(finding.outcome), first, last)
+            self._bars = None
+
     def _barred(self, o: int) -> frozenset[int]:
         """Attributes that failure itself keeps empty: they cannot be its cause."""
         assert self.baseline is not None

@@ -48,8 +48,10 @@ from monitor.edge.store import (
     KEPT_INCIDENTS,
     KEPT_SENT,
     LATEST_DIAGNOSIS,
+    IncidentNotFoundError,
     Store,
     StoreError,
+    Verdict,
     Work,
 )
 from monitor.encoding import Coded
@@ -161,6 +163,7 @@ class Session:
         self._exhibition = Exhibition(settings, example_columns)
         self._material = Material()
         self._remembers_more = False
+        self._heeded: set[str] = set()
         self.last_slice: np.datetime64 | None = None
         self.damaged: dict[datetime, str] = {}
         """Slices that could not be read, and why: they were set aside."""
@@ -264,6 +267,7 @@ class Session:
         The tick is handed on without the slices it rewrote: whoever reads a long backlog keeps all
         ticks, and would keep all rows.
         """
+        self._heed_verdicts()
         tick = self.monitor.tick(piece)
         self.last_slice = piece.start
         newest = replace(tick, rewritten=())
@@ -283,6 +287,19 @@ class Session:
         report = self.settings.detection.report
         self._news += [n for n in tick.news if n.incident.finding.method is report]
         return newest
+
+    def _heed_verdicts(self) -> None:
+        """What operators judged false was noise, and raises the bar; told once is enough.
+
+        A store that is away is asked again before the next tick.
+        """
+        with suppress(StoreError):
+            labels = self.store.labels()
+            false = {i for i, verdict in labels.items() if verdict is Verdict.FALSE}
+            for incident_id in sorted(false - self._heeded):
+                with suppress(IncidentNotFoundError):  # forgotten meanwhile
+                    self.monitor.acquit(self.store.incident(incident_id))
+            self._heeded = false
 
     def _earlier(self, first: datetime, end: datetime) -> Iterator[Coded]:
         """Slices of the past as they were scored: not yet written, or out of the store.

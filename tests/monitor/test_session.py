@@ -16,7 +16,7 @@ from monitor.diagnosis import Tick
 from monitor.domain import Method, Rejected, Settings, utc
 from monitor.edge.blobs import slice_from_bytes
 from monitor.edge.documents import diagnosis_document, dumps, incident_document
-from monitor.edge.store import LATEST_DIAGNOSIS, Store, StoreError, Work, open_store
+from monitor.edge.store import LATEST_DIAGNOSIS, Store, StoreError, Verdict, Work, open_store
 from monitor.edge.store.memory import MemoryStore
 from monitor.learning import Learned
 from monitor.session import Session
@@ -332,3 +332,24 @@ def test_a_tick_handed_on_keeps_no_rows() -> None:
     assert [tick.rewritten for tick in ticks] == [()] * 3
     one.commit({})
     assert stored_rows(one.store) == sum(piece.rows for piece in pieces), "and yet none is lost"
+
+
+def test_what_an_operator_judged_false_raises_the_bar() -> None:
+    """At the next tick, and again after a restart, if that tick was not committed."""
+    store = MemoryStore()
+    began = session(store)
+    for n in range(72):
+        began.tick(TOWN.slice(n))
+    began.commit({})
+    (incident,) = (i for i in began.monitor.incidents if i.finding.method is Method.EXCESS)
+    outcome = SCHEMA.outcomes.index(incident.finding.outcome)
+    looks = np.zeros(len(SCHEMA.outcomes))
+
+    def asked(one: Session) -> np.ndarray:
+        one.tick(TOWN.slice(72))
+        return one.monitor.bar.of(0.5, looks)[outcome]
+
+    quiet = asked(session(store))
+    store.label(incident.id, Verdict.FALSE, utc(start_of(72)), "ann")
+    for heard in (asked(began), asked(session(store))):
+        assert (heard[:2] > quiet[:2]).all()
