@@ -129,20 +129,16 @@ def _tail(known: np.ndarray, sure: np.ndarray, weeks: float, share: float, apart
     if not len(quiet):
         return 0.0
     u = float(np.quantile(quiet, 1 - PASSED))
-    at = _peaks(known, u, apart)
-    over = known[at] - u
-    middle = np.median(over) / np.log(2.0) if len(over) else 0.0  # of an exponential, its scale
-    usual = len(at) * middle + SCALE_PEAKS * SCALE
-    likely = np.where(sure[at], over, np.minimum(over, RARE * usual / (len(at) + SCALE_PEAKS)))
-    rate = (len(at) + 1) / weeks
-    scale = (likely.sum() + SCALE_PEAKS * SCALE) / (len(at) + SCALE_PEAKS)
-    return float(u + scale * max(np.log(rate / share), 0.0))
-
-
-def _peaks(known: np.ndarray, u: float, apart: int) -> np.ndarray:
-    """Where every run above u is highest; runs less than `apart` ticks apart are one."""
     above = np.flatnonzero(np.nan_to_num(known, nan=-np.inf) > u)
     if not len(above):
-        return above
-    runs = np.split(above, np.flatnonzero(np.diff(above) > apart) + 1)
-    return np.array([run[np.argmax(known[run])] for run in runs])
+        return u
+    starts = np.flatnonzero(np.append(True, np.diff(above) > apart))
+    over = np.maximum.reduceat(known[above], starts) - u
+    certain = np.logical_or.reduceat(sure[above], starts)
+    peaks = len(over)
+    middle = np.median(over) / np.log(2.0)  # of an exponential, its scale
+    usual = (peaks * middle + SCALE_PEAKS * SCALE) / (peaks + SCALE_PEAKS)
+    likely = np.where(certain, over, np.minimum(over, RARE * usual))
+    scale = (likely.sum() + SCALE_PEAKS * SCALE) / (peaks + SCALE_PEAKS)
+    rate = (peaks + 1) / weeks
+    return float(u + scale * max(np.log(rate / share), 0.0))

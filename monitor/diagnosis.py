@@ -107,7 +107,6 @@ class Monitor:
         self.arrivals = np.zeros((outcomes, 1 + window.slices))
         """Failures seen by age of their slice, in slices: the log may tell of them late."""
         self.bar = Bar(outcomes, timedelta(weeks=1) / window.slice_length, 12 * near)
-        self._bars: np.ndarray | None = None
         self.baseline: Baseline | None = None
         self.judged: frozenset[int] = frozenset()
         """Outcomes that have learned long enough for a verdict."""
@@ -399,9 +398,8 @@ class Monitor:
         self, encoding: Encoding, learned: Learned, names: list[str]
     ) -> tuple[list[Finding], dict[str, float], set[str]]:
         detection = self.settings.detection
-        if self.ticks % (REFIT_TURNS * self._pace) == 0 or self._bars is None:
-            self._bars = self.bar.of(detection.false_alarms_per_week, looks(self.tables))
-        peaks = []
+        bars = self.bar.of(detection.false_alarms_per_week, looks(self.tables))
+        peaks = np.full(bars.shape, -np.inf)
         findings: list[Finding] = []
         unexplained = dict.fromkeys(self.settings.schema.outcomes, 0.0)
         elevated: set[str] = set()
@@ -411,7 +409,7 @@ class Monitor:
                 o,
                 self.tables,
                 self.dispersion.of(o, self.tables.layout),
-                self._bars[o],
+                bars[o],
                 detection.min_failures,
                 detection.max_causes,
                 self._settled(outcome),
@@ -422,14 +420,14 @@ class Monitor:
                 self._known(outcome),
                 self._arrived(o),
             )
-            peaks.append(result.peaks)
+            peaks[o] = result.peaks
             unexplained[outcome] = result.unexplained
-            if (result.peaks > self._bars[o]).any():
+            if (result.peaks > bars[o]).any():
                 elevated.add(outcome)
             findings += [
                 self._finding(o, suspect, encoding, learned, names) for suspect in result.suspects
             ]
-        self.bar.observe(np.array(peaks), self._busy(elevated))
+        self.bar.observe(peaks, self._busy(elevated))
         return findings, unexplained, elevated
 
     def acquit(self, incident: Incident) -> None:
@@ -444,7 +442,6 @@ class Monitor:
                 round((newest - at) / length) for at in (incident.last_seen_at, incident.opened_at)
             )
             self.bar.acquit(outcomes.index(finding.outcome), first, last)
-            self._bars = None
 
     def _barred(self, o: int) -> frozenset[int]:
         """Attributes that failure itself keeps empty: they cannot be its cause."""
