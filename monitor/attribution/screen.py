@@ -289,9 +289,9 @@ class Screen:
     ) -> Iterator[Candidate]:
         """The values that, together, speak loudest within some horizons.
 
-        Each is worth a place among the candidates. As many as their price lets them be, and as many
-        as come before the steepest fall; of more than half of all values the other half is the exception, and the whole is named. A missing
-        value is none of several.
+        Each is worth a place among the candidates, beside the others. As many as their price lets
+        them be, and as many as come before the steepest fall; of more than half of all values the
+        other half is the exception, and the whole is named. A missing value is none of several.
         """
         layout, room = self.layout, self.layout.room[position]
         numbers = np.arange(room)
@@ -325,7 +325,7 @@ class Screen:
                     named
                     & (o >= CONSTANTS.members)
                     & (o >= CONSTANTS.least_ratio * rest * e)
-                    & (gains > CONSTANTS.interesting)
+                    & (gains > (CONSTANTS.interesting if len(taken) else 0.0))
                 )
                 if len(able) < 2:
                     break
