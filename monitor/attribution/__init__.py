@@ -100,7 +100,7 @@ def attribute(
     if (nats <= bars).all() and not told.any():
         return Attribution((), peaks, 0.0)
     leaves = leaves_of(screen, candidates)
-    search = Search(leaves, candidates, screen.told, min_failures, max_causes, bool(floor))
+    search = Search(leaves, candidates, screen.told, min_failures, max_causes, floor)
     search.symptoms(np.array([_names_one_of(c.selector, empty) for c in candidates]))
     chosen, fit = search.best()
     suspects = []

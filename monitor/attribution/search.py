@@ -46,8 +46,8 @@ class Search:
         told: excess of everything that is known, by horizon.
         min_failures: fewer are never a cause.
         limit: causes at most.
-        counted: whether failures are counted, not rated: what comes in bulk is one act, and no
-            sample of what its rows are made of.
+        floor: failures expected of any cause at least. Where there is one, failures are counted,
+            not rated: what comes in bulk is one act, and no sample of what its rows are made of.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Search:
         told: np.ndarray,
         min_failures: int,
         limit: int,
-        counted: bool = False,
+        floor: float = 0.0,
     ) -> None:
         self._leaves, self._told = leaves, told
         self._least, self._limit = min_failures, limit
@@ -70,7 +70,7 @@ class Search:
         self._e = leaves.sums(member, leaves.expected).cumsum(axis=1)
         self._n = leaves.sums(member, leaves.exposure)
         self._able = np.ones(len(candidates), bool)
-        self._counted = counted
+        self._floor = floor
         self._size = 1 / CONSTANTS.leaf_spread**2
         self._base = log_likelihood(o, leaves.expected, self._size)
 
@@ -108,7 +108,7 @@ class Search:
         """
         leaves = self._leaves
         o, band = leaves.observed[at], leaves.band[at]
-        if self._counted:
+        if self._floor:
             return np.maximum(o / np.maximum(others, 1e-12), 1.0), False
         fair = np.bincount(band, others, leaves.bands)
         ratio = np.maximum(self._o[c] / np.maximum(fair, 1e-12), 1.0)[band]
@@ -135,13 +135,14 @@ class Search:
         base = self._without_everything(fit)
         observed = self._o[among].cumsum(axis=1).T
         mine = leaves.sums(self._member[among], base).cumsum(axis=1).T
+        mine = np.maximum(mine, self._floor)
         whole_o = self._o[EVERYTHING].cumsum()
         whole_m = leaves.sums(self._member[[EVERYTHING]], base)[0].cumsum()
         rest = whole_o[:, None] - observed + k, np.maximum(whole_m[:, None] - mine, 0.0) + k
         expected = mine * np.maximum(rest[0] / rest[1], 1.0)
         everything = among == EVERYTHING
         expected = np.where(everything, (whole_m + self._told)[:, None], expected)
-        usual = self._e[among].T
+        usual = np.maximum(self._e[among].T, self._floor)
         variance = self._variance[:, among] * usual**2
         variance = variance + (CONSTANTS.spread * np.maximum(expected - usual, 0.0)) ** 2
         size = np.maximum(expected, 1e-6) ** 2 / np.maximum(variance, 1e-12)
@@ -157,7 +158,7 @@ class Search:
         Whether they are told is for the caller to say: what is too weak to be told may still be
         what a stronger one would be blamed for.
         """
-        if self._counted:
+        if self._floor:
             return self._most_evident()
         chosen: list[int] = []
         fit = self.fit([])

@@ -61,11 +61,11 @@ def test_failures_logged_late(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_slow_leak_resolved() -> None:
-    """From two per cent to twelve in three days, where it stays: one incident, open at the end."""
+    """From two per cent to twelve in three days, where it stays: one incident, open throughout."""
     said = heard("slow-leak-resolved")
     assert {(name, cause) for *_, name, cause in said} == {(said[0][2], "upstream=search")}
-    assert said[0][0].day == 10
-    assert said[-1][1] is not Change.RESOLVED
+    assert said[0][0].day in (9, 10)
+    assert all(change is not Change.RESOLVED for _, change, *_ in said)
 
 
 @pytest.mark.slow
