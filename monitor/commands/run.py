@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -159,7 +160,12 @@ def _configure_logs(log_format: str) -> None:
     renderer = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if log_format == "json"
-        else [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stdout.isatty(),  # a file or a pipe is read by others
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
     )
     structlog.configure(
         processors=[

@@ -30,7 +30,7 @@ except ZeroDivisionError:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
-def test_a_traceback_shows_no_variables_and_is_in_both_logs(form: str) -> None:
+def test_a_traceback_shows_no_variables_no_colours_and_is_in_both_logs(form: str) -> None:
     code = BUG.format(form=form)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
@@ -38,6 +38,7 @@ def test_a_traceback_shows_no_variables_and_is_in_both_logs(form: str) -> None:
     said = done.stdout + done.stderr
     assert "Traceback" in said
     assert "ZeroDivisionError: a bug" in said
+    assert "\x1b" not in said  # a pipe
     assert "s3crettoken" not in said
     if form == "json":
         (line,) = done.stdout.splitlines()
