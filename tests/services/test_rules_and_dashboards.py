@@ -498,6 +498,6 @@ def test_an_open_incident_raises_the_alert(prometheus: Prometheus) -> None:
     alerts = {a["labels"]["alertname"]: a for a in prometheus.get("/api/v1/alerts")["alerts"]}
     assert alerts["LeastMonitorIncidentOpen"]["state"] == "firing"
     assert alerts["LeastMonitorIncidentOpen"]["annotations"]["runbook_url"] == (
-        "docs/runbooks/LeastMonitorIncidentOpen.md"
+        "https://wiki.example.org/least-monitor/runbooks/LeastMonitorIncidentOpen.md"
     )
     assert "LeastMonitorDown" not in alerts
