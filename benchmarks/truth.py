@@ -124,7 +124,7 @@ def measured(
         drawn = time.perf_counter()
         truth = [json.loads(line) for line in world.labels.read_text("utf-8").splitlines()]
         promotions = [json.loads(x) for x in world.promotions.read_text("utf-8").splitlines()]
-        data = _opened(kind, seed, world, truth)
+        data = opened(kind, seed, world, truth)
         found = replayed(data, lambda monitor, tick: None, graph)[Method.EXCESS]
     done = time.perf_counter()
     return {
@@ -148,7 +148,8 @@ def _sources() -> str:
     return digest.hexdigest()[:8]
 
 
-def _opened(kind: str, seed: int, world: Written, truth: Sequence[dict[str, Any]]) -> DataSet:
+def opened(kind: str, seed: int, world: Written, truth: Sequence[dict[str, Any]]) -> DataSet:
+    """A written world as the product reads it, with the labels that it can be asked for."""
     config = load(world.config, {})
     settings = config.settings
     vocabulary = Vocabulary(settings.schema)
@@ -165,7 +166,8 @@ def _opened(kind: str, seed: int, world: Written, truth: Sequence[dict[str, Any]
     )
     return DataSet(
         name=f"{kind} {seed}", kind=kind, config=config, data=data, vocabulary=vocabulary,
-        inputs=inputs, labels=read_labels(world.labels, "UTC"), detectable=asked, quiet=(),
+        inputs=inputs, labels=read_labels(world.labels, "UTC"), detectable=asked,
+        strong=frozenset(), quiet=(),
     )  # fmt: skip
 
 

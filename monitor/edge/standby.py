@@ -60,9 +60,9 @@ def tell_store_failure(state: AppState, error: StoreError) -> None:
     """Say it once in the log, and in the status until it works again."""
     trouble = error.trouble if isinstance(error, StoreFailedError) else Trouble.OTHER
     state.metrics.store(trouble)
-    if state.status.store_trouble != str(error):  # once, not at every poll
+    if state.status.store_trouble_kind != trouble.value:  # once, not at every poll
         _log.error("the store does not work", trouble=trouble.value, error=str(error))
-    state.change(store_trouble=str(error))
+    state.change(store_trouble=str(error), store_trouble_kind=trouble.value)
 
 
 def tell_store_works(state: AppState) -> None:
@@ -70,4 +70,4 @@ def tell_store_works(state: AppState) -> None:
     state.metrics.store(None)
     if state.status.store_trouble:
         _log.info("the store works again")
-        state.change(store_trouble="")
+        state.change(store_trouble="", store_trouble_kind="")

@@ -24,6 +24,8 @@ class Status:
     """Who leads while this process waits; empty when it leads itself."""
     store_trouble: str = ""
     """What is wrong with the store; empty while it works."""
+    store_trouble_kind: str = ""
+    """Of `store.Trouble`: the words change while it lasts (closed, then refused)."""
     source_trouble: str = ""
     """Why nothing can be read; empty while the source works."""
     problem: str = ""

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from monitor.edge.leadership import Leadership
 from monitor.edge.metrics import Metrics
-from monitor.edge.standby import Standby
+from monitor.edge.standby import Standby, tell_store_failure
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import StoreFailedError, Trouble
 from monitor.edge.store.lease import LENGTH
@@ -75,6 +76,15 @@ def test_the_heartbeat_alone_tells_that_the_store_is_away(
     store.away = False
     until_told(state, "source: no broker")
     assert works(state) == 1
+
+
+def test_one_trouble_in_other_words_is_told_once(state: LiveState) -> None:
+    with capture_logs() as told:
+        for words in ("connection closed", "connection refused"):
+            tell_store_failure(state, StoreFailedError(words, Trouble.AWAY))
+        tell_store_failure(state, StoreFailedError("disk full", Trouble.DISK_FULL))
+    assert [entry["trouble"] for entry in told] == ["away", "disk_full"]
+    assert "disk full" in state.status.reason
 
 
 def test_a_heartbeat_that_goes_well_hides_no_trouble_of_others(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from benchmarks.truth import compare
+from benchmarks.truth import compare, opened
 from benchmarks.worlds.domain import SLICES
 from benchmarks.worlds.generation import DOMAINS, KINDS, Written, write_world
 from monitor.config import load
@@ -184,3 +184,9 @@ def test_a_comparison_says_what_was_gained_and_what_lost(
     old["sets"][0]["rows"] = 8
     compare(new["sets"], old)
     assert "the older record is of another world (8 rows)" in capsys.readouterr().out
+
+
+def test_a_world_is_read_as_it_was_written(world: Drawn) -> None:
+    data = opened(world.kind, 3, world.written, world.labels)
+    assert data.detectable <= {label.id for label in data.labels}
+    assert data.detectable
