@@ -61,8 +61,9 @@ class Search:
     ) -> None:
         self._leaves, self._told = leaves, told
         self._least, self._limit = min_failures, limit
-        self._price = np.array([0.0 if c.known else c.price for c in candidates])
-        self._cost = np.array([c.price for c in candidates])
+        self._price = np.array([c.price for c in candidates])
+        # whether a cause that was told still stands out is asked without a search
+        self._asked = np.array([0.0 if c.known else c.price for c in candidates])
         self._variance = np.array([c.variance for c in candidates]).T
         member, o = leaves.member.astype(float), leaves.observed
         self._member = member
@@ -146,7 +147,7 @@ class Search:
         variance = self._variance[:, among] * usual**2
         variance = variance + (CONSTANTS.spread * np.maximum(expected - usual, 0.0)) ** 2
         size = np.maximum(expected, 1e-6) ** 2 / np.maximum(variance, 1e-12)
-        nats = excess_score(observed, expected, size) - self._price[among]
+        nats = excess_score(observed, expected, size) - self._asked[among]
         few = (observed < self._least) | (observed < CONSTANTS.least_ratio * expected)
         return Standing(np.where(few, -np.inf, nats), observed, expected, size)
 
@@ -205,7 +206,7 @@ class Search:
         best = None
         for some in tries:
             new = self.fit(some)
-            gained = new.value - float(self._cost[some].sum())
+            gained = new.value - float(self._price[some].sum())
             if gained > (value if best is None else best[2]) + 1e-6:
                 best = some, new, gained
         return best
@@ -249,7 +250,7 @@ class Search:
         mine = np.maximum(o / np.maximum(m, 1e-9), rest)
         nats = o * np.log(mine) - m * (mine - 1)
         nats += outside_o * np.log(rest) - outside_m * (rest - 1)
-        return np.asarray(nats.sum(axis=1) - self._cost[among])
+        return np.asarray(nats.sum(axis=1) - self._price[among])
 
     def _needed(self, chosen: list[int], fit: Fit) -> tuple[list[int], Fit]:
         """Drop the least evident cause until each stands out beside all others."""
