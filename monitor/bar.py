@@ -18,7 +18,7 @@ HAPPENS = 4.5
 """Things a week that no count explains and that stand out by zero nats or more, in any stream;
 measured on the quiet days of real flights."""
 PRIOR_WEEKS, PRIOR_TICKS = 1.0, 28
-"""How much measuring the bar that goes by looks is worth, in weeks and at least in ticks: a stream of
+"""How much of measuring the bar by looks is worth, in weeks and at least in ticks: a stream of
 days has no tail to speak of for weeks."""
 PASSED = 0.05
 """Share of quiet ticks that pass u."""
