@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 import numpy as np
 import structlog
 
-from monitor.domain import Batch, Rejected, datetime64, utc
-from monitor.edge.judge import MIN_RECORDS, RECENT_RECORDS, RECOVERED
+from monitor.domain import Batch, Rejected, datetime64
+from monitor.edge.judge import MIN_RECORDS, RECENT_RECORDS, RECOVERED, clocks_differ
 from monitor.edge.source import Flow, Source, SourceAwayError, SourceStatus
 
 ABSURD = np.timedelta64(365, "D")
@@ -140,10 +140,7 @@ class HoldingSource:
         """Why the batch is not handed over; empty if it is."""
         newest = self._future(batch)
         if newest is not None:
-            return (
-                f"the newest row is of {utc(newest):%Y-%m-%d %H:%M} UTC, but this machine's clock "
-                f"says {self._now():%Y-%m-%d %H:%M}: one of the two clocks is wrong"
-            )
+            return clocks_differ("row", newest, self._now())
         fresh = _bad(batch)
         rows = len(batch.events) + fresh + sum(rows for rows, *_ in self._recent)
         bad = fresh + sum(bad for _, bad, _ in self._recent)

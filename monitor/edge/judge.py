@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from datetime import datetime
+
+import numpy as np
+
+from monitor.domain import utc
 
 MIN_RECORDS = 100
 """Fewer are not judged."""
@@ -57,3 +62,11 @@ class Judge:
         """Judge afresh."""
         self._recent.clear()
         self._records = 0
+
+
+def clocks_differ(what: str, newest: np.datetime64, now: datetime) -> str:
+    """What is wrong when the newest of all is later than our clock allows, for people."""
+    return (
+        f"the newest {what} is of {utc(newest):%Y-%m-%d %H:%M} UTC, but this machine's clock "
+        f"says {now:%Y-%m-%d %H:%M}: one of the two clocks is wrong"
+    )

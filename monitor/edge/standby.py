@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import timedelta
 
 import structlog
@@ -12,6 +13,8 @@ from monitor.edge.store import LATEST_DIAGNOSIS, StoreError, StoreFailedError, T
 from monitor.edge.store.lease import Lease
 
 _log = structlog.get_logger("daemon")
+_telling = threading.Lock()
+"""The scheduler's thread and the lease's heartbeat meet the same trouble: one of them tells it."""
 
 
 class Standby:
@@ -59,15 +62,17 @@ class Standby:
 def tell_store_failure(state: AppState, error: StoreError) -> None:
     """Say it once in the log, and in the status until it works again."""
     trouble = error.trouble if isinstance(error, StoreFailedError) else Trouble.OTHER
-    state.metrics.store(trouble)
-    if state.status.store_trouble_kind != trouble.value:  # once, not at every poll
-        _log.error("the store does not work", trouble=trouble.value, error=str(error))
-    state.change(store_trouble=str(error), store_trouble_kind=trouble.value)
+    with _telling:
+        state.metrics.store(trouble)
+        if state.status.store_trouble_kind != trouble.value:  # once, not at every poll
+            _log.error("the store does not work", trouble=trouble.value, error=str(error))
+        state.change(store_trouble=str(error), store_trouble_kind=trouble.value)
 
 
 def tell_store_works(state: AppState) -> None:
     """Say it once in the log, whoever had met the trouble: a standby, a leader, its heartbeat."""
-    state.metrics.store(None)
-    if state.status.store_trouble:
-        _log.info("the store works again")
-        state.change(store_trouble="", store_trouble_kind="")
+    with _telling:
+        state.metrics.store(None)
+        if state.status.store_trouble:
+            _log.info("the store works again")
+            state.change(store_trouble="", store_trouble_kind="")

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from monitor.edge import judge
-from monitor.edge.kafka import beginnings, polling, source
+from monitor.edge.kafka import beginnings, polling
+from monitor.edge.kafka import source as source_module
 from monitor.edge.source import Flow, SourceAwayError
 from tests.contracts.streams import NOW, Desk, record
 from tests.services.brokers import Kafka
@@ -169,6 +171,84 @@ def _renamed(config: Any, folder: Path) -> Any:
     return load(path, {})
 
 
+def test_a_clock_that_falls_behind_loses_no_record(desk: Desk) -> None:
+    desk.kafka.create(desk.topic, 2)
+    told = {"event_id": "id", "duplicates_within": "1h"}
+    desk.kafka.send(desk.topic, [(i % 2, record(i)) for i in range(60)])
+    source = desk.open(**told)
+    assert len(desk.read(source)) == 60
+    desk.now, held = NOW - timedelta(hours=6), desk.position
+    for i in range(60, 66):  # as they are written, one by one
+        desk.kafka.send(desk.topic, [(i % 2, record(i, NOW + timedelta(minutes=i)))])
+        desk.until(source, lambda: source.status().flow is Flow.PAUSED)
+        assert sum(p.lag for p in source.status().partitions) <= i - 59
+    assert "newest record is of 2026-03-01 13:0" in source.status().detail
+    assert "this machine's clock says 2026-03-01 06:00" in source.status().detail
+    source.close()
+    source = desk.open(**told)  # a restart under the wrong clock
+    desk.until(source, lambda: source.status().flow is Flow.PAUSED)
+    assert (desk.position, desk.rejected) == (held, {})
+    desk.now = NOW + timedelta(hours=1)
+    assert sorted(desk.read(source)) == [str(i) for i in range(60, 66)]
+    assert desk.rejected == {}
+
+
+def test_a_backlog_under_a_clock_that_is_behind_is_read_as_far_as_it_can_be_true(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "BATCH_RECORDS", 100)
+    monkeypatch.setattr("monitor.edge.kafka.connection.POLL_RECORDS", 50)
+    desk.kafka.create(desk.topic, 3)
+    begin = NOW - timedelta(hours=20)
+    times = [begin + timedelta(minutes=i) for i in range(1200)]
+    # Partition 2 is ahead of the others by an hour, wherever one stops.
+    desk.kafka.send(
+        desk.topic,
+        [(i % 3, record(i, at + timedelta(hours=i % 3 == 2))) for i, at in enumerate(times)],
+    )
+    source = desk.open(recheck="100ms")
+    desk.now = NOW - timedelta(hours=8)
+    numbers: list[str] = []
+
+    def read_until(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, source.status()
+            for batch in source.batches(desk.position):
+                desk.position = json.loads(json.dumps(batch.position))
+                numbers.extend(desk.numbers(batch))
+                for one in batch.rejected:
+                    desk.rejected[one.reason] += one.count
+
+    read_until(lambda: source.status().flow is Flow.PAUSED)
+    assert 300 < len(numbers) < 850
+    assert desk.rejected == {}
+    desk.now = NOW + timedelta(hours=1)
+    read_until(lambda: source.status().flow is Flow.READING)
+    assert sorted(map(int, numbers)) == list(range(1200))
+    assert desk.rejected == {}
+
+
+def test_one_writer_whose_clock_is_ahead_does_not_hold_up_the_stream(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(source_module, "BATCH_RECORDS", 40)
+    desk.kafka.create(desk.topic, 5)
+    ahead = NOW + timedelta(hours=5)
+    # It writes to a partition of its own, and now and then there is a year that nobody meant.
+    records = [(i % 5, record(i, ahead if i % 5 == 4 and i % 2 else None)) for i in range(400)]
+    desk.kafka.send(desk.topic, [*records, (0, record(400, NOW + timedelta(days=900)))])
+    source = desk.open()
+    assert len(desk.read(source)) == 360
+    assert desk.rejected == {"future": 41}
+    # Alone at the end of the stream nobody knows whose clock is wrong, until others come.
+    desk.kafka.send(desk.topic, [(4, record(401, ahead))])
+    desk.until(source, lambda: source.status().flow is Flow.PAUSED)
+    desk.kafka.send(desk.topic, [(0, record(402))])
+    assert desk.read(source) == ["402"]
+    assert desk.rejected == {"future": 42}
+
+
 def test_a_few_bad_records_are_no_reason_to_pause() -> None:
     judging = judge.Judge(0.2)
     assert judging.too_bad(99, {"x": 99}) == "", "too few to tell"
@@ -190,7 +270,7 @@ def test_a_broker_that_goes_away_and_comes_back(
     monkeypatch.setattr(polling, "CHECK_SECONDS", 0.2)
     monkeypatch.setattr(polling, "ANSWER_MS", 1000)
     monkeypatch.setattr(beginnings, "ANSWER_MS", 1000)
-    monkeypatch.setattr(source, "AWAY_SECONDS", 1.0)
+    monkeypatch.setattr(source_module, "AWAY_SECONDS", 1.0)
     broker = Kafka(tmp_path / "broker")
     broker.start()
     desk = Desk(broker, tmp_path)

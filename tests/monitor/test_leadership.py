@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from monitor.edge.leadership import Leadership
 from monitor.edge.metrics import Metrics
-from monitor.edge.standby import Standby, tell_store_failure
+from monitor.edge.standby import Standby, tell_store_failure, tell_store_works
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import StoreFailedError, Trouble
 from monitor.edge.store.lease import LENGTH
@@ -85,6 +85,36 @@ def test_one_trouble_in_other_words_is_told_once(state: LiveState) -> None:
         tell_store_failure(state, StoreFailedError("disk full", Trouble.DISK_FULL))
     assert [entry["trouble"] for entry in told] == ["away", "disk_full"]
     assert "disk full" in state.status.reason
+
+
+class Slow(LiveState):
+    """Another thread may come in before every change."""
+
+    def change(self, **changes: object) -> None:
+        time.sleep(0.001)
+        super().change(**changes)
+
+
+def test_two_threads_that_meet_one_trouble_tell_it_once() -> None:
+    """Every round, both meet the trouble at once, then both see that it is over."""
+    rounds, meeting = 30, threading.Barrier(2)
+    state = Slow(Away(), Metrics())
+
+    def meet() -> None:
+        for _ in range(rounds):
+            meeting.wait()
+            tell_store_failure(state, StoreFailedError("connection closed", Trouble.AWAY))
+            meeting.wait()
+            tell_store_works(state)
+
+    with capture_logs() as told:
+        threads = [threading.Thread(target=meet) for _ in range(2)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    assert [entry["log_level"] for entry in told] == ["error", "info"] * rounds
+    assert works(state) == 1
 
 
 def test_a_heartbeat_that_goes_well_hides_no_trouble_of_others(

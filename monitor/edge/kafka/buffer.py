@@ -100,6 +100,19 @@ class Buffer:
                 counts[one] = sum(map(len, pieces))
             return counts
 
+    def newest(self, each: int) -> dict[TopicPartition, list[bytes | None]]:
+        """The values of the last records that wait, up to `each` of a partition, in order."""
+        with self._changed:
+            found: dict[TopicPartition, list[bytes | None]] = {}
+            for one, pieces in self._waiting.items():
+                values: list[bytes | None] = []
+                for piece in reversed(pieces):
+                    values[:0] = piece.values[len(values) - each :]
+                    if len(values) >= each:
+                        break
+                found[one] = values
+            return found
+
     def close(self) -> None:
         """Nobody waits any longer."""
         with self._changed:

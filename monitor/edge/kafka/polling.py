@@ -62,6 +62,11 @@ class View:
     heard: float = field(default_factory=time.monotonic)
     """Monotonic; when the brokers last answered."""
 
+    @property
+    def at_end(self) -> bool:
+        """All that could be fetched was, of all partitions that are known."""
+        return all(self.fetched.get(one, -1) >= end for one, end in self.ends.items())
+
 
 class Poller:
     """Reads all partitions of the topics from a position on.

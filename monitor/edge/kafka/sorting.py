@@ -11,7 +11,7 @@ from kafka import TopicPartition
 
 from monitor.config import Config
 from monitor.domain import Events, Rejected, datetime64
-from monitor.edge.json_records import Doubt, Fault, RecordDecoder
+from monitor.edge.json_records import Decoded, Doubt, Fault, RecordDecoder
 from monitor.edge.kafka.duplicates import Seen
 from monitor.edge.kafka.pieces import Piece, Record
 from monitor.edge.kafka.places import Place, Position
@@ -19,6 +19,14 @@ from monitor.edge.readers import Rejects
 
 NOT_BAD = ("before_start", "duplicate", "excluded", "lost")
 """Reasons that say nothing about whether the stream is sound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Records that were decoded, and nothing more: they may wait."""
+
+    pieces: list[Piece]
+    decoded: Decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +90,21 @@ class Sorter:
         self._window, self._decoder, self._now = config.settings.window, decoder, now
         self.seen: Seen | None = None
 
-    def sort(self, pieces: list[Piece], position: Position) -> Taken:
+    def look(self, pieces: list[Piece]) -> Looked:
+        """Decode records as they were read, without those read for their ids alone."""
+        if self.seen is not None:
+            pieces = self._remember(pieces, self.seen)
+        values = [value for piece in pieces for value in piece.values]
+        return Looked(pieces, self._decoder.decode(values))
+
+    def sort(self, looked: Looked, position: Position) -> Taken:
         """Sort records into events and faults, and see how far they take every partition.
 
         Args:
-            pieces: as they were read.
+            looked: once; their ids are remembered.
             position: where all partitions stand before them.
         """
-        if self.seen is not None:
-            pieces = self._remember(pieces, self.seen)
-        decoded = self._decoder.decode([value for piece in pieces for value in piece.values])
+        pieces, decoded = looked.pieces, looked.decoded
         at, rows, faults = decoded.events.at, decoded.rows, list(decoded.faults)
         keep = self._timely(at, rows, faults, position.since)
         if self.seen is not None and decoded.ids is not None:

@@ -13,12 +13,13 @@ from kafka import TopicPartition
 from monitor.config import Config, KafkaSettings
 from monitor.domain import HALF_HOUR, Batch, Rejected, datetime64, utc
 from monitor.edge.json_records import RecordDecoder
+from monitor.edge.kafka.clocks import Clocks
 from monitor.edge.kafka.dead_letters import DeadLetters, Letter
 from monitor.edge.kafka.duplicates import Seen
 from monitor.edge.kafka.gate import Gate
 from monitor.edge.kafka.places import Place, Position, begin_at, holds_at, reached
 from monitor.edge.kafka.polling import AWAY_SECONDS, Poller
-from monitor.edge.kafka.sorting import Sorter, Taken
+from monitor.edge.kafka.sorting import Looked, Sorter, Taken
 from monitor.edge.source import (
     Flow,
     PartitionStatus,
@@ -57,6 +58,7 @@ class KafkaSource:
         self._decoder = RecordDecoder(config, vocabulary, self._settings.event_id)
         self._letters = DeadLetters(self._settings)
         self._sorter = Sorter(config, self._decoder, now)
+        self._clocks = Clocks(config, now)
         self._gate = Gate(config, now)
         self._poller: Poller | None = None
         self._position = Position({})
@@ -65,7 +67,10 @@ class KafkaSource:
         """The last `reached` that was handed over."""
         self._active: dict[TopicPartition, float] = {}
         """When records last came, monotonic."""
+        self._waiting: Looked | None = None
+        """Records that a wrong clock would reject; ours is doubted."""
         self._held: Taken | None = None
+        """Records that are too bad."""
         self._lost: list[Rejected] = []
 
     # -- the contract --------------------------------------------------------------------
@@ -84,14 +89,15 @@ class KafkaSource:
             self._begin(poller)
             taken = self._held
             if taken is None:
-                behind = self.status().flow is not Flow.READING
-                newest = {one: place.newest for one, place in self._position.places.items()}
-                pieces = poller.buffer.take(BATCH_RECORDS, WAIT_SECONDS if behind else 0.0, newest)
-                if not pieces:
+                self._waiting = self._waiting or self._look(poller)
+                if self._waiting is None:
                     break
-                taken = self._sorter.sort(pieces, self._position)
-                if not taken.pieces:  # only ids were learned
+                if not self._clocks.agree(self._waiting, poller, self._position.places):
+                    break
+                looked, self._waiting = self._waiting, None
+                if not looked.pieces:  # only ids were learned
                     continue
+                taken = self._sorter.sort(looked, self._position)
             batch = self._hand_over(taken)
             if batch is None:
                 break
@@ -113,7 +119,7 @@ class KafkaSource:
         holds, waiting = self._holds(poller, places), poller.buffer.waiting()
         partitions = []
         for one, place in sorted(places.items()):
-            at_end = view.fetched.get(one, -1) >= view.ends.get(one, 0)
+            at_end = view.fetched.get(one, -1) >= view.ends.get(one, 0) and not self._holding
             lag = waiting[one] if at_end else max(view.ends.get(one, 0) - place.offset, 0)
             newest = None if place.newest is None else utc(np.datetime64(place.newest, "us"))
             partitions.append(
@@ -142,13 +148,13 @@ class KafkaSource:
 
     def _flow(self, poller: Poller, lag: int) -> tuple[Flow, str]:
         view = poller.view
-        if self._gate.complaint:
-            return Flow.PAUSED, self._gate.complaint
+        complaint = self._gate.complaint or self._clocks.complaint
+        if complaint:
+            return Flow.PAUSED, complaint
         if not view.connected:
             away = time.monotonic() - view.heard > AWAY_SECONDS
             return (Flow.AWAY if away else Flow.CATCHING_UP), poller.problem
-        at_end = all(view.fetched.get(one, -1) >= end for one, end in view.ends.items())
-        if not view.ends or not at_end or poller.buffer.size_bytes:
+        if not view.ends or not view.at_end or poller.buffer.size_bytes:
             return Flow.CATCHING_UP, f"{lag:,} records to go"
         return Flow.READING, ""
 
@@ -170,7 +176,8 @@ class KafkaSource:
             remember = int(self._settings.duplicates_within / timedelta(milliseconds=1))
             self._sorter.seen = Seen(remember)
         self._position, self._handed, self._told = position, after, None
-        self._active, self._held = {}, None
+        self._active, self._waiting, self._held = {}, None, None
+        self._clocks.forget()
         self._gate.reopen()
         self._poller = Poller(self._settings, position, since, remember)
         return self._poller
@@ -226,6 +233,17 @@ class KafkaSource:
 
     # -- records → batch -----------------------------------------------------------------
 
+    @property
+    def _holding(self) -> bool:
+        return self._waiting is not None or self._held is not None
+
+    def _look(self, poller: Poller) -> Looked | None:
+        """The next records at hand; None if none came in time."""
+        behind = self.status().flow is not Flow.READING
+        newest = {one: place.newest for one, place in self._position.places.items()}
+        pieces = poller.buffer.take(BATCH_RECORDS, WAIT_SECONDS if behind else 0.0, newest)
+        return self._sorter.look(pieces) if pieces else None
+
     def _hand_over(self, taken: Taken) -> Batch | None:
         """The batch of these records; None while they are too bad to be taken in."""
         if not self._gate.may_pass(taken):
@@ -252,7 +270,7 @@ class KafkaSource:
         """Nothing came, but time went by: partitions fell idle, or records are gone."""
         self._begin(poller)
         places = self._position.places
-        if self._held is not None or not places:
+        if self._holding or not places:
             return
         now = self._reach(poller, places)
         moved = not np.isnat(now) and (
