@@ -113,9 +113,10 @@ def _look(config: Config, inputs: Sequence[str], rows: int | None) -> Look:
         datetime.now(UTC),
         settings.detection.learning,
     )
+    paths = (f"{one}; no such file is read" for one in sample.unmatched)
     times = (found.strange_times,) if found.strange_times else ()
     cured = (_with_cure(config, sample, misfit) for misfit in found.misfits)
-    return Look(found, "", (*_giveaways(config), *times, *cured), told)
+    return Look(found, "", (*paths, *_giveaways(config), *times, *cured), told)
 
 
 def _with_cure(config: Config, sample: Sample, misfit: Misfit) -> str:

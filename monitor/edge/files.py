@@ -6,10 +6,11 @@ import glob
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import BinaryIO
 
 import numpy as np
+import structlog
 
 from monitor.config import Config, FilesSettings
 from monitor.config.problems import did_you_mean
@@ -20,7 +21,7 @@ from monitor.edge.merging import File, Merging, Piece
 from monitor.edge.opening import open_reader
 from monitor.edge.readers import DuplicateColumnError, Reader
 from monitor.edge.rotation import follow_rotated
-from monitor.edge.source import SourceAwayError, SourceError, SourceStatus
+from monitor.edge.source import Flow, SourceAwayError, SourceError, SourceStatus
 from monitor.edge.streams import UnreadableError
 from monitor.vocabulary import Vocabulary
 
@@ -35,10 +36,15 @@ MAX_READERS = 64
 PROBED_BYTES = 1 << 16
 """Read to learn when a log begins."""
 
+MISSED_AFTER = timedelta(hours=1)
+"""Between two files of a rotation there may be none for so long, and nothing is amiss."""
+
 Mark = list[int] | None
 
 MIN_ROWS_TO_JUDGE = 100
 """Rows before a high share of rejected ones stops the reading."""
+
+_log = structlog.get_logger("files")
 
 
 class FileSource:
@@ -73,6 +79,12 @@ class FileSource:
         self.decoder = Decoder(config, vocabulary)
         self._now, self._max_future = now, config.settings.window.max_future
         self._finished: dict[str, tuple[Mark, State]] = {}
+        self.unmatched: tuple[str, ...] = ()
+        """Of `paths` those that matched no file when the files were last listed, and why."""
+        self._told: set[str] = set()
+        self._none_since: datetime | None = None
+        self._nothing = ""
+        """Why there is nothing to read; empty while there is."""
         self.optional_columns = {
             column for column, attribute in self.decoder.attributes if attribute.is_code
         } | {column for outcome in config.outcomes for column in outcome.when.columns}
@@ -86,23 +98,31 @@ class FileSource:
         if not self.paths:
             raise SourceError("no input: name files on the command line or in `source.paths`")
         found: dict[str, None] = {}
+        unmatched = []
         for path in self.paths:
             if path == STDIN:
                 found[path] = None
                 continue
             matches = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
             files = [match for match in matches if os.path.isfile(match)]
-            if not files and not self.follow:
-                what = "is a folder; add /*" if os.path.isdir(path) else "matches no file"
-                raise SourceError(f"{path}: {what}")
+            if not files:
+                unmatched.append(f"{path} {_why_none(path)}")
             found |= dict.fromkeys(files)
+        self.unmatched = tuple(unmatched)
+        if unmatched and not self.follow:
+            raise SourceError("\n".join(unmatched))
         return list(found)
 
     def batches(self, after: Mapping[str, object] | None = None) -> Iterator[Batch]:
-        """See `monitor.edge.source.Source`. What is new in several files is merged by time."""
+        """See `monitor.edge.source.Source`. What is new in several files is merged by time.
+
+        Raises:
+            SourceAwayError: there is no file, or one could not be read this time.
+        """
         given = (after or {}).get("files", {})
         states: dict[str, State] = dict(given) if isinstance(given, dict) else {}
         listed = self.files()
+        self._miss(listed, read_before=bool(states))
         moved = [p for p, s in states.items() if s.get("moved") and os.path.exists(p)]
         paths = list(dict.fromkeys([*listed, *moved]))
         news = [path for path in paths if self._has_news(path, states.get(path, {}))]
@@ -139,11 +159,30 @@ class FileSource:
             raise SourceAwayError("\n".join(f"{line}; it is tried again" for line in away))
 
     def status(self) -> SourceStatus:
-        """A pass reads all there is, so silence is silence."""
-        return SourceStatus()
+        """A pass reads all there is, so silence is silence, unless there is no file at all."""
+        return SourceStatus(Flow.AWAY, self._nothing) if self._nothing else SourceStatus()
 
     def close(self) -> None:
         """Nothing is held between two passes."""
+
+    def _miss(self, listed: Sequence[str], read_before: bool) -> None:
+        """Tell once of every path that matches nothing.
+
+        Raises:
+            SourceAwayError: none matches anything.
+        """
+        for one in self.unmatched:
+            if one not in self._told:
+                _log.warning("no such file yet; it is read as soon as it is there", path=one)
+        self._told = set(self.unmatched)
+        if listed:
+            self._none_since, self._nothing = None, ""
+            return
+        now = self._now()
+        self._none_since = self._none_since or now
+        if not read_before or now - self._none_since > MISSED_AFTER:
+            self._nothing = "; ".join(self.unmatched)
+            raise SourceAwayError(f"{self._nothing}; it is tried again")
 
     def _has_news(self, path: str, state: State) -> bool:
         if path == STDIN:
@@ -228,6 +267,19 @@ class FileSource:
             if not error.passing:
                 state = {**state, "seen": file.mark}
             yield Piece(self.decoder.nothing(), told, state, passing)
+
+
+def _why_none(path: str) -> str:
+    """Why a path matches no file, for people."""
+    if os.path.isdir(path):
+        return "is a folder; add /*"
+    folder, missing = os.path.dirname(path), ""
+    while folder and not os.path.isdir(folder):
+        missing = "" if glob.has_magic(folder) else folder
+        folder = os.path.dirname(folder)
+    if folder and not os.access(folder, os.R_OK | os.X_OK, effective_ids=True):
+        return f"matches no file: this user may not look into {folder}"
+    return f"matches no file: there is no folder {missing}" if missing else "matches no file"
 
 
 def _forget_the_oldest(states: dict[str, State], listed: Sequence[str]) -> None:

@@ -78,6 +78,8 @@ class Sample:
         self.decoder = Watching(config, vocabulary)
         self.fields: set[str] = set()
         """Names of columns, as far as they were seen."""
+        self.unmatched: tuple[str, ...] = ()
+        """Paths that match nothing yet, beside others that do."""
 
     def nothing_yet(self) -> str:
         """Why there is nothing to look into; empty when there is something."""
@@ -86,9 +88,11 @@ class Sample:
             return ""
         if not source.paths:
             return "`source.paths` names none"
-        if FileSource(self._config, self._vocabulary, follow=True).files():
+        files = FileSource(self._config, self._vocabulary, follow=True)
+        if files.files():
+            self.unmatched = files.unmatched if source.follow else ()
             return ""
-        return "; ".join(f"{path} matches no file" for path in source.paths)
+        return "; ".join(files.unmatched)
 
     def batches(self) -> Iterator[Batch]:
         """The rows.
@@ -102,7 +106,8 @@ class Sample:
 
     def _of_files(self, rows: int) -> Iterator[Batch]:
         """From both ends: what the log was like at first, and what it is like now."""
-        named = FileSource(self._config, self._vocabulary, self._inputs or None, follow=False)
+        strict = False if self._inputs else None  # what is named on the command line must be there
+        named = FileSource(self._config, self._vocabulary, self._inputs or None, follow=strict)
         files = named.files()
         first, last = rows if len(files) == 1 else rows // 2, len(files)
         taken, at = 0, 0

@@ -141,6 +141,17 @@ def test_without_any_input_the_configuration_alone_is_judged(config: Path) -> No
     }
 
 
+def test_a_path_that_matches_nothing_beside_others_is_pointed_out(
+    config: Path, tmp_path: Path
+) -> None:
+    config.write_text(CONFIG.replace('["log*"]', '["log*", "logs/*.csv"]'))
+    log(tmp_path, [f"00:{i % 60:02}Z,r{i % 3},a{i % 4},200,{i % 4}" for i in range(200)])
+    result = check("-c", config)
+    assert result.exit_code == 0, result.output
+    folder = config.parent / "logs"
+    assert f"look: {folder}/*.csv matches no file: there is no folder {folder}" in result.output
+
+
 def test_an_outcome_that_gives_itself_away_is_pointed_out(config: Path, tmp_path: Path) -> None:
     config.write_text(CONFIG.replace("status >= 500", "agent == 'a1'"))
     log(tmp_path, [f"00:{i % 60:02}Z,r{i % 3},a{i % 4},200,{i % 4}" for i in range(200)])

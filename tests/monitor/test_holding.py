@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from monitor.config import Config, load
 from monitor.edge.metrics import Metrics
@@ -29,7 +31,7 @@ def desk(tmp_path: Path) -> Desk:
 
 def readiness(desk: Desk) -> tuple[bool, str]:
     """After a poll, as `/readyz` has it."""
-    state = LiveState(desk.store, Metrics())
+    state = LiveState(desk.store, desk.metrics)
     Worker(desk.pipeline, state, Outbox(desk.store, []), lambda: desk.now).poll()
     return state.status.ready, state.status.reason
 
@@ -235,3 +237,68 @@ def test_jobs_that_wait_for_a_time_of_the_wrong_clock_are_planned_anew(desk: Des
 
 def replace_poll(desk: Desk) -> Config:
     return replace(desk.config, source=replace(desk.config.source, poll=timedelta(seconds=0.1)))
+
+
+# Paths that match nothing
+
+
+def test_a_daemon_without_a_file_is_not_ready_until_there_is_one(desk: Desk) -> None:
+    for _ in range(2):
+        ready, why = readiness(desk)
+        assert not ready
+        assert why == f"source: {desk.folder}/log-*.jsonl matches no file; it is tried again"
+    assert desk.pipeline.source.status().flow is Flow.AWAY
+    assert state_of(desk, "away") == 1
+    desk.write(*range(3))
+    assert readiness(desk) == (True, "")
+    assert state_of(desk, "away") == 0
+    assert desk.rows() == desk.written
+
+
+def test_a_log_that_is_gone_is_missed_after_a_while(desk: Desk) -> None:
+    desk.write(*range(4))
+    desk.now = MIDNIGHT + 4 * HALF_HOUR
+    assert readiness(desk) == (True, "")
+    log = desk.folder / "log-a.jsonl"
+    log.rename(desk.folder / "elsewhere")
+    assert readiness(desk) == (True, ""), "a rotation leaves a gap, too"
+    desk.now += HOUR + HALF_HOUR
+    ready, why = readiness(desk)
+    assert not ready
+    assert "matches no file" in why
+    desk.now += HALF_HOUR
+    assert desk.pipeline.silence() == [], "no file is no silence"
+    (desk.folder / "elsewhere").rename(log)
+    assert readiness(desk) == (True, "")
+    assert (desk.rows(), desk.store.rejected()) == (desk.written, {})
+
+
+def test_one_of_several_paths_that_matches_nothing_is_told_once(desk: Desk) -> None:
+    more = 'paths = ["log-*.jsonl", "there/is/no/such-*.jsonl"]'
+    desk.write(0)
+    with capture_logs() as told:
+        reconfigured(desk, lambda text: text.replace('paths = ["log-*.jsonl"]', more))
+        for _ in range(3):
+            assert readiness(desk) == (True, "")
+    paths = [entry["path"] for entry in told if "path" in entry]
+    missing = desk.folder / "there"
+    assert paths == [f"{missing}/is/no/such-*.jsonl matches no file: there is no folder {missing}"]
+
+
+def test_a_folder_that_may_not_be_looked_into_is_told_to_be(desk: Desk) -> None:
+    desk.write(0)
+    desk.folder.chmod(0o700 if os.geteuid() == 0 else 0)
+    nobody = 65534 if os.geteuid() == 0 else os.geteuid()
+    before = os.geteuid()
+    os.seteuid(nobody)
+    try:
+        _, why = readiness(desk)
+    finally:
+        os.seteuid(before)
+        desk.folder.chmod(0o700)
+    assert "matches no file: this user may not look into /" in why
+
+
+def state_of(desk: Desk, flow: str) -> float | None:
+    name = "least_monitor_source_state"
+    return desk.metrics.registry.get_sample_value(name, {"state": flow})
