@@ -129,7 +129,8 @@ _INPUT = """\
 | more than `source.max_rejected_ratio` of the rows (of at least 100), or all of them, cannot be understood | reading stops before them: that is a wrong configuration, not bad data. Nothing is lost: it goes on there when that is mended, or when sound rows follow |
 | a file is empty, torn or not what its name says | that file is set aside with the reason and read when it changes; the others go on |
 | the last line of a growing file is not finished | it waits for its end |
-| a log is rotated or emptied | it is known again by its first bytes; no line is read twice |
+| no path matches a file, or none has for an hour | not ready, with the paths; silence is no gap in traffic then. One of several that matches nothing is told in the log, and by `check` |
+| a log is rotated, copied or emptied | it is known again by its bytes; no line is read twice ([rotation](web-server-logs.md#rotation)) |
 | a value has control characters | they are written out: `\\x1b` |
 | a value is longer than 256 characters | it is cut, with a digest that keeps it apart from its like |
 | a wall clock time happens twice, or is skipped, when the clocks change | the first of the two; the moment of the jump |

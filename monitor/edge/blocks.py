@@ -135,6 +135,16 @@ class Log:
                 raise
             return False
 
+    def begins(self, state: State) -> bool:
+        """True if it begins as the log that `state` is about, and that says enough: many logs
+        have their first lines in common."""
+        size, digest = state.get("head") or (0, "")
+        return int(size) >= self.head_bytes and _digest(self._first(int(size))) == digest
+
+    def longer_than(self, other: str) -> bool:
+        """True if it holds more than another file, neither of them packed."""
+        return self._seekable and os.path.getsize(self.name) > os.path.getsize(other)
+
     def blocks(self, offset: int, lines: int, cut: Cut, size: int | None = None) -> Iterator[Block]:
         """Whole records behind `offset`; `lines` lines lie before it.
 

@@ -82,6 +82,7 @@ class FileSource:
         self.unmatched: tuple[str, ...] = ()
         """Of `paths` those that matched no file when the files were last listed, and why."""
         self._told: set[str] = set()
+        self._told_copies: set[str] = set()
         self._none_since: datetime | None = None
         self._nothing = ""
         """Why there is nothing to read; empty while there is."""
@@ -130,6 +131,8 @@ class FileSource:
         found = follow_rotated(files, states, self.settings.encoding)
         if found.replaced:
             yield Batch(self.decoder.nothing(), {"files": dict(states)}, found.replaced)
+        self._tell_copies(found.copies)
+        files = [file for file in files if file.path not in found.copies]
         files += [self._opened(path) for path in found.elsewhere]
         for file in files:
             file.identity = {k: v for k, v in states.get(file.path, {}).items() if k == "moved"}
@@ -164,6 +167,13 @@ class FileSource:
 
     def close(self) -> None:
         """Nothing is held between two passes."""
+
+    def _tell_copies(self, copies: Sequence[str]) -> None:
+        """Tell once of every file that is left out."""
+        for one in copies:
+            if one not in self._told_copies:
+                _log.warning("holds nothing but what another log holds: left out", path=one)
+        self._told_copies |= set(copies)
 
     def _miss(self, listed: Sequence[str], read_before: bool) -> None:
         """Tell once of every path that matches nothing.

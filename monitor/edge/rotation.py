@@ -30,6 +30,8 @@ class Rotated:
     """Files beside `source.paths` in which a log goes on."""
     replaced: tuple[Rejected, ...]
     """Logs that were found nowhere; their end may be lost."""
+    copies: tuple[str, ...]
+    """Files that hold nothing but what was, or will be, read of another log."""
 
 
 def follow_rotated(
@@ -45,21 +47,34 @@ def follow_rotated(
     changed = [f.path for f in files if "bytes" in states.get(f.path, {}) and not _is(f, states)]
     vanished = [path for path in states if not os.path.exists(path)]
     known = {path: states[path] for path in [*changed, *vanished]}
+    there = {path: state for path, state in states.items() if path not in known}
+    unread = {file.path for file in files}
     placed: set[str] = set()
+    copies: list[str] = []
+    now: dict[str, State] = {}
     for file in files:
-        if file.path in states:
+        log = file.reader.log if file.reader is not None else None
+        if file.path in there or log is None:
             continue
-        for old, state in known.items():
-            if file.reader is not None and file.reader.log and file.reader.log.same(state):
-                states[file.path] = {k: v for k, v in state.items() if k != "seen"}
-                placed.add(old)
-                break
+        if old := next((old for old, state in known.items() if log.same(state)), None):
+            now[file.path] = _unseen(known[old])
+            placed.add(old)
+        elif old := next((old for old, state in known.items() if log.begins(state)), None):
+            # Copied before the last of it was read there: all of the copy was.
+            now[file.path] = {**known[old], "seen": file.mark}
+            copies.append(file.path)
+        elif old := next((old for old, state in there.items() if log.begins(state)), None):
+            # A copy of a log that is about to be emptied, or that somebody made to keep.
+            if old in unread or not (log.longer_than(old) and log.same(there[old])):
+                copies.append(file.path)
+            else:
+                now[file.path] = _unseen(there[old])
     elsewhere = []
     replaced = []
     others = {file.path for file in files} | set(states)
     for old in changed:
         state = states.pop(old)
-        if old in placed:
+        if old in placed or old in now:  # the place of the oldest goes to the next in turn
             continue
         found = next(
             (path for path in _beside(old) if path not in others and _holds(path, state, encoding)),
@@ -75,10 +90,16 @@ def follow_rotated(
             "in its folder, or name the rotated files in `source.paths` too"
         )
         replaced.append(Rejected("replaced", old, detail))
+    states |= now
     moved = [path for path, state in states.items() if state.get("moved")]
     for path in moved[:-MAX_MOVED]:
         del states[path]
-    return Rotated(tuple(elsewhere), tuple(replaced))
+    return Rotated(tuple(elsewhere), tuple(replaced), tuple(copies))
+
+
+def _unseen(state: State) -> State:
+    """The place it names, but of another file."""
+    return {key: value for key, value in state.items() if key != "seen"}
 
 
 def _is(file: File, states: dict[str, State]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import json
 import os
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
 from monitor.config import Config, load
 from monitor.domain import Batch, Rejected
@@ -258,3 +260,60 @@ def test_an_end_that_is_lost_is_told(tmp_path: Path) -> None:
     log.write_text(rows(20, 30))
     assert read.look().rows == 20
     assert [one.reason for one in read.rejected] == ["replaced"]
+
+
+# copytruncate: the log is copied, then emptied
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("paths", ['paths = ["log*"]', 'paths = ["log.jsonl"]'])
+def test_a_log_that_is_copied_and_emptied_is_read_once(
+    paths: str, packed: bool, tmp_path: Path
+) -> None:
+    log, copy = tmp_path / "log.jsonl", tmp_path / "log.jsonl.1"
+    log.write_text(rows(0, 100))
+    read = Read(config(tmp_path, paths)).look()
+    for end in (200, 300):
+        with log.open("a") as file:
+            file.write(rows(end - 100, end - 50))
+        copy.write_bytes(log.read_bytes())
+        if packed:
+            (tmp_path / f"log.jsonl.{end}.gz").write_bytes(gzip.compress(copy.read_bytes()))
+            copy.unlink()
+        log.write_text(rows(end - 50, end))
+        read = read.look()
+    assert (read.rows, read.rejected) == (300, [])
+
+
+def test_a_look_between_copying_and_emptying_reads_nothing_twice(tmp_path: Path) -> None:
+    log, copy = tmp_path / "log.jsonl", tmp_path / "log.jsonl.1"
+    log.write_text(rows(0, 100))
+    read = Read(config(tmp_path)).look()
+    with log.open("a") as file:
+        file.write(rows(100, 150))
+    for share in (2, 1):  # half of it is copied at the first look
+        copy.write_bytes(log.read_bytes()[: log.stat().st_size // share])
+        assert read.look().rows == 150
+    with log.open("a") as file:
+        file.write(rows(150, 160))  # not in the copy, but read in time
+    assert read.look().rows == 160
+    log.write_text(rows(160, 170))
+    assert read.look().rows == 170
+    log.write_text(rows(160, 180))
+    copy.rename(tmp_path / "log.jsonl.2")
+    assert read.look().rows == 180
+    assert [one.reason for one in read.rejected] == ["replaced"], "something may have been lost"
+
+
+def test_a_copy_that_somebody_made_and_writes_on_is_read_from_there(tmp_path: Path) -> None:
+    log, copy = tmp_path / "log.jsonl", tmp_path / "log-2.jsonl"
+    log.write_text(rows(0, 100))
+    read = Read(config(tmp_path)).look()
+    copy.write_bytes(log.read_bytes())
+    with capture_logs() as told:
+        assert read.look().rows == read.look().rows == 100
+    assert [entry["path"] for entry in told] == [str(copy)]
+    with copy.open("a") as file:
+        file.write(rows(100, 130))
+    assert read.look().rows == 130
+    assert read.rejected == []

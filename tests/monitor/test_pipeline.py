@@ -156,6 +156,7 @@ def test_a_row_from_2099_closes_nothing(desk: Desk) -> None:
 
 @pytest.mark.parametrize("polls", [0, 1, 3, 7])
 def test_a_kill_at_any_time_loses_and_doubles_nothing(desk: Desk, polls: int) -> None:
+    (desk.folder / "log-a.jsonl").touch()
     for moment in range(polls):
         desk.write(moment, moment + 0.5)
         desk.poll()
