@@ -23,7 +23,7 @@ from monitor.config import Config, load
 from monitor.domain import Batch, Events
 from monitor.edge import blocks
 from monitor.edge.files import FileSource
-from monitor.edge.source import SourceError
+from monitor.edge.source import SourceAwayError, SourceError
 from monitor.vocabulary import Vocabulary
 
 CONFIG = """
@@ -201,7 +201,8 @@ def test_a_growing_file_is_followed_line_by_line(name: str, config: Config, tmp_
 def test_new_files_are_found_and_old_ones_left_alone(config: Config, tmp_path: Path) -> None:
     vocabulary = Vocabulary(config.settings.schema)
     source = FileSource(config, vocabulary)
-    assert list(source.batches()) == []
+    with pytest.raises(SourceAwayError, match="log\\* matches no file"):
+        list(source.batches())
     (tmp_path / "log.1.parquet").write_bytes(as_parquet(day(100)))
     first = list(source.batches())
     (tmp_path / "log.2.csv").write_bytes(as_csv(day(50)))
