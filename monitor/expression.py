@@ -10,7 +10,7 @@ can be taken from a stranger.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,8 @@ class Expression:
     text: str
     columns: Mapping[str, frozenset[Kind]]
     """Every column it reads, and how: known before the first row arrives."""
+    texts: Mapping[str, frozenset[str]]
+    """The texts that a column is compared with."""
     _root: _Node
 
     def __call__(self, columns: Columns) -> pa.Array:
@@ -99,7 +101,9 @@ def compile_expression(text: str) -> Expression:
         raise ExpressionError("nested too deeply", 1) from None
     if not compiler.columns:
         raise ExpressionError("reads no column, so it would be the same for every row", 1)
-    return Expression(text, {n: frozenset(k) for n, k in compiler.columns.items()}, root)
+    columns = {name: frozenset(kinds) for name, kinds in compiler.columns.items()}
+    texts = {name: frozenset(found) for name, found in compiler.texts.items()}
+    return Expression(text, columns, texts, root)
 
 
 _ARITHMETIC = {ast.Add: "add", ast.Sub: "subtract", ast.Mult: "multiply", ast.Div: "divide"}
@@ -121,6 +125,7 @@ class _Compiler:
     def __init__(self, indent: int) -> None:
         self.indent = indent
         self.columns: dict[str, set[Kind]] = {}
+        self.texts: dict[str, set[str]] = {}
 
     def fail(self, node: ast.AST, message: str) -> ExpressionError:
         return ExpressionError(message, getattr(node, "col_offset", 0) + 1 + self.indent)
@@ -224,12 +229,25 @@ class _Compiler:
         want = kinds[0] if kinds else default
         if want is Kind.FLAG and not isinstance(op, ast.Eq | ast.NotEq):
             raise self.fail(left, "true and false have no order; use == or !=")
+        for side, other in ((left, right), (right, left)):
+            self.note(side, [other])
         sides = [self.side(side, want) for side in (left, right)]
         return _kernel(_COMPARISON[type(op)], *sides)
 
     def is_null(self, node: ast.expr, yes: bool) -> _Node:
         test = _kernel("is_null", self.compile(node, self.kind(node) or Kind.TEXT))
         return test if yes else _kernel("invert", test)
+
+    def note(self, node: ast.expr, others: Sequence[ast.expr]) -> None:
+        """That a column is compared with these, as far as they are texts."""
+        match node:
+            case ast.Call(func=ast.Name(id="col"), args=[ast.Constant(value=str() as name)]):
+                pass
+            case _:
+                name = _dotted(node) or ""
+        for other in others:
+            if name and isinstance(other, ast.Constant) and isinstance(other.value, str):
+                self.texts.setdefault(name, set()).add(other.value)
 
     def side(self, node: ast.expr, want: Kind) -> _Node:
         """One side of a comparison: a text is compared with what is written."""
@@ -261,6 +279,7 @@ class _Compiler:
             raise self.fail(right, "`in` needs literals of one kind")
         if "" in values:
             raise self.fail(right, "an empty cell is missing, so it is in no list; add is_null(…)")
+        self.note(left, elements)
         subject = self.side(left, kind)
         if kind is Kind.NUMBER:
             values = [float(value) for value in values]

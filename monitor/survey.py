@@ -6,18 +6,29 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from monitor.domain import Batch, Misfit, Rejected, Schema, WindowSettings, utc
+from monitor.config.durations import format_duration
+from monitor.domain import MISSING, Batch, Misfit, Rejected, Schema, WindowSettings, utc
 from monitor.misfits import MIN_ROWS, Tally, misfits
+from monitor.spelling import alike
 from monitor.vocabulary import Vocabulary
 
 ZONES = timedelta(hours=15)
 """How far two zones can be apart."""
 
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
 OLD = timedelta(days=20 * 365)
 """No log is so old, but one whose seconds are taken for milliseconds."""
+
+ENDED = 0.1
+"""Share of the time at whose end an attribute has no value any more."""
+
+SPELT_OTHERWISE = 0.01
+"""Share of the rows from which on values that only look different are told."""
 
 TOP = 3
 """Most frequent values shown."""
@@ -113,6 +124,8 @@ def survey(
     ahead = 0
     step = np.timedelta64(window.slice_length).astype("timedelta64[us]").astype(np.int64)
     filled: set[int] = set()
+    apart = 0
+    newest = np.zeros(len(schema.attributes), np.int64)
     for batch in batches:
         events = batch.events
         for one in batch.rejected:
@@ -121,7 +134,11 @@ def survey(
         if len(events):
             ends += [events.at.min(), events.at.max()]
             ahead += int((events.at > late).sum())
-            filled.update(np.unique(events.at.astype(np.int64) // step).tolist())
+            at = events.at.astype(np.int64)
+            filled.update(np.unique(at // step).tolist())
+            apart = int(np.gcd(apart, np.gcd.reduce(at - ends[0].astype(np.int64))))
+            valued = np.where(events.values != MISSING, at[:, None], 0)
+            newest = np.maximum(newest, valued.max(axis=0))
             tally.add(events)
     rows, counts = tally.rows, [values[:, 0] for values in tally.values]
     first, last = (utc(min(ends)), utc(max(ends))) if ends else (None, None)
@@ -154,8 +171,12 @@ def survey(
         told["excluded"].total(),
         dict(told["kept"]),
         tuple(examples.values()),
-        tuple(_misfits(tally, windows, attributes, window)),
-        _strange_times(first, last, ahead, now),
+        (
+            *_misfits(tally, windows, attributes, window),
+            *_ended(tally, newest, first, last),
+            *_spellings(tally, vocabulary),
+        ),
+        _coarse_times(rows, apart, filled, window) or _strange_times(first, last, ahead, now),
         _outlook(rows, filled, attributes, schema, window, learning),
     )
 
@@ -192,6 +213,73 @@ def _misfits(
         text = f"about {rows / windows:.0f} rows a window: too few to judge single values; "
         yield Misfit("few", "", f"{text}lengthen `window.length`")
     yield from misfits(tally, [one.frequent for one in attributes], window.max_values)
+
+
+def _ended(
+    tally: Tally, newest: np.ndarray, first: datetime | None, last: datetime | None
+) -> Iterable[Misfit]:
+    """Attributes that cease to have values.
+
+    Args:
+        tally: of all rows.
+        newest: of each attribute, the time of the last row with a value, microseconds since 1970.
+        first, last: times of the first and last row.
+    """
+    if first is None or last is None or first == last or tally.rows < MIN_ROWS:
+        return
+    for attribute, at, present in zip(
+        tally.schema.attributes, newest.tolist(), tally.present.tolist(), strict=True
+    ):
+        until = _EPOCH + timedelta(microseconds=at)
+        before = tally.rows * ((until - first) / (last - first))
+        if present >= MIN_ROWS and present > before / 2 and last - until > ENDED * (last - first):
+            yield Misfit(
+                "ended",
+                attribute.name,
+                f"attribute `{attribute.name}` has no value after {until:%Y-%m-%d %H:%M} UTC, and "
+                "had before: was its column renamed?",
+            )
+
+
+def _spellings(tally: Tally, vocabulary: Vocabulary) -> Iterable[Misfit]:
+    """Values that a person would take for one."""
+    for i, attribute in enumerate(tally.schema.attributes):
+        rows = tally.values[i][:, 0]
+        counts = {vocabulary.text(i, int(c)): int(rows[c]) for c in np.flatnonzero(rows)}
+        groups = [sorted(group, key=lambda word: -counts[word]) for group in alike(counts)]
+        fewer = sum(counts[word] for group in groups for word in group[1:])
+        if tally.rows >= MIN_ROWS and fewer > SPELT_OTHERWISE * tally.rows:
+            most = max(groups, key=lambda group: counts[group[1]])
+            pair = f"`{most[0]}` and `{most[1]}`"
+            yield Misfit(
+                "spelling",
+                attribute.name,
+                f"attribute `{attribute.name}` has values that differ in capitals, blanks or zeros "
+                f"alone, such as {pair}: they are judged apart; if they mean the same, have the "
+                "log write them alike",
+            )
+
+
+def _coarse_times(rows: int, apart: int, filled: set[int], window: WindowSettings) -> str:
+    """Times that are rounded to more than a slice, or whose days are months."""
+    if rows < MIN_ROWS:
+        return ""
+    if not apart:
+        return "all events have the same time: is the column of the event time the right one?"
+    if timedelta(microseconds=apart) > window.slice_length:
+        return (
+            f"event times are whole multiples of {format_duration(timedelta(microseconds=apart))} "
+            f"apart, so most slices of {format_duration(window.slice_length)} are empty: name a "
+            "column with exact times, or lengthen `window.slice_length`"
+        )
+    zone, length = ZoneInfo(window.zone), window.slice_length
+    days = {(_EPOCH + one * length).astimezone(zone).date() for one in filled}
+    if len(days) > 1 and len({day.day for day in days}) == 1:
+        return (
+            f"all events lie on day {min(days).day} of {len(days)} months: are days and months the "
+            "wrong way round in the format of the event time?"
+        )
+    return ""
 
 
 def _strange_times(first: datetime | None, last: datetime | None, ahead: int, now: datetime) -> str:

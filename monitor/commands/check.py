@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,10 +113,10 @@ def _look(config: Config, inputs: Sequence[str], rows: int | None) -> Look:
         datetime.now(UTC),
         settings.detection.learning,
     )
-    paths = (f"{one}; no such file is read" for one in sample.unmatched)
+    near = _near_misses(config, sample)
     times = (found.strange_times,) if found.strange_times else ()
     cured = (_with_cure(config, sample, misfit) for misfit in found.misfits)
-    return Look(found, "", (*paths, *_giveaways(config), *times, *cured), told)
+    return Look(found, "", (*sample.left_out, *_giveaways(config), *near, *times, *cured), told)
 
 
 def _with_cure(config: Config, sample: Sample, misfit: Misfit) -> str:
@@ -141,6 +141,21 @@ def _with_cure(config: Config, sample: Sample, misfit: Misfit) -> str:
                 near = did_you_mean(column, sorted(sample.fields))
                 held.append(f"there is no `{column}`; {near}")
     return " ".join([misfit.text, *([f"({'; '.join(held)})"] if held else [])])
+
+
+def _near_misses(config: Config, sample: Sample) -> Iterator[str]:
+    """Texts that a condition misses by a blank or a capital."""
+    for outcome in config.outcomes:
+        for column, texts in sorted(outcome.when.texts.items()):
+            missed = sample.decoder.near(column, texts)
+            if missed:
+                listed = ", ".join(f"`{word}` ({n:,} rows)" for word, n in sorted(missed.items()))
+                wanted = ", ".join(f"`{text}`" for text in sorted(texts))
+                yield (
+                    f"outcome `{outcome.name}` compares `{column}` with {wanted}, but it also "
+                    f"holds {listed}: texts are compared letter by letter; name them in `when`, "
+                    "too"
+                )
 
 
 def _look_for_people(config: Config, inputs: Sequence[str], rows: int | None) -> None:

@@ -98,6 +98,13 @@ def parse_format(text: str) -> TimeFormat:
             parts[-1].append(DIRECTIVES[directive])
         else:
             parts[-1].append(r"\s*" if token.isspace() else re.escape(token))
+    half, hour = "%p" in plain, "%I" in plain
+    if half != hour:
+        wrong = "has %p and no %I" if half else "has %I and no %p"
+        raise FormatError(
+            f"{text!r} {wrong}: one half of the day would be taken for the other",
+            "write %I with %p for AM and PM, or %H for hours from 0 to 23",
+        )
     if not re.search("%[YyDF]", "".join(plain)):
         raise FormatError(
             f"{text!r} has no year, so nobody knows when that was",

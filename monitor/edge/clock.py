@@ -142,6 +142,11 @@ def _reasons(
             yield rows, f'looks like {_UNITS[unit]}, {given} unit = "{unit}" in [schema]'
         if definition.unit is None:
             yield digits, 'is a number; say what it counts: unit = "s" (or "ms", "us", "ns")'
+    if definition.format is not None and "%p" not in definition.format:
+        yield (
+            like(r"(?i)\d\s*[ap]\.?m\.?\s*$"),
+            "ends in AM or PM: write %I for the hour and %p behind the time in `format`",
+        )
     shaped = like(_SHAPE)
     if definition.unit is not None:
         yield shaped, "is written out, no number; leave `unit` out of [schema]"

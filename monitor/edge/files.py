@@ -81,6 +81,8 @@ class FileSource:
         self._finished: dict[str, tuple[Mark, State]] = {}
         self.unmatched: tuple[str, ...] = ()
         """Of `paths` those that matched no file when the files were last listed, and why."""
+        self.links: tuple[str, ...] = ()
+        """Names of files that were listed under another name."""
         self._told: set[str] = set()
         self._told_copies: set[str] = set()
         self._none_since: datetime | None = None
@@ -99,7 +101,7 @@ class FileSource:
         if not self.paths:
             raise SourceError("no input: name files on the command line or in `source.paths`")
         found: dict[str, None] = {}
-        unmatched = []
+        unmatched: list[str] = []
         for path in self.paths:
             if path == STDIN:
                 found[path] = None
@@ -112,7 +114,7 @@ class FileSource:
         self.unmatched = tuple(unmatched)
         if unmatched and not self.follow:
             raise SourceError("\n".join(unmatched))
-        return list(found)
+        return self._once_each(list(found))
 
     def batches(self, after: Mapping[str, object] | None = None) -> Iterator[Batch]:
         """See `monitor.edge.source.Source`. What is new in several files is merged by time.
@@ -131,7 +133,7 @@ class FileSource:
         found = follow_rotated(files, states, self.settings.encoding)
         if found.replaced:
             yield Batch(self.decoder.nothing(), {"files": dict(states)}, found.replaced)
-        self._tell_copies(found.copies)
+        self._tell_copies([*self.links, *found.copies])
         files = [file for file in files if file.path not in found.copies]
         files += [self._opened(path) for path in found.elsewhere]
         for file in files:
@@ -167,6 +169,15 @@ class FileSource:
 
     def close(self) -> None:
         """Nothing is held between two passes."""
+
+    def _once_each(self, paths: list[str]) -> list[str]:
+        """Without links to files that are there by their own name, or by another link."""
+        files: dict[str, str] = {}
+        for path in sorted(paths, key=os.path.islink):
+            files.setdefault(path if path == STDIN else _inode(path), path)
+        kept = set(files.values())
+        self.links = tuple(path for path in paths if path not in kept)
+        return [path for path in paths if path in kept]
 
     def _tell_copies(self, copies: Sequence[str]) -> None:
         """Tell once of every file that is left out."""
@@ -277,6 +288,15 @@ class FileSource:
             if not error.passing:
                 state = {**state, "seen": file.mark}
             yield Piece(self.decoder.nothing(), told, state, passing)
+
+
+def _inode(path: str) -> str:
+    """Which file it is, whatever its name."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path
+    return f"{status.st_dev} {status.st_ino}"
 
 
 def _why_none(path: str) -> str:

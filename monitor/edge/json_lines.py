@@ -165,7 +165,10 @@ class JsonLinesReader:
                     rows.append(row)
                     numbers.append(number)
                     continue
-                reason, detail = "bad_value", f"field `{nested[0]}` holds a list or a table"
+                reason, detail = (
+                    "bad_value",
+                    f"field `{nested[0]}` holds a list or a table; name a field with plain values",
+                )
             else:
                 reason, detail = "not_json", f"line is {row}; write one JSON object a line"
             tally.add(reason, f"{self.log.name}:{number}", detail, line)

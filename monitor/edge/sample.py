@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from monitor.edge.files import STDIN, FileSource
 from monitor.edge.opening import open_reader
 from monitor.edge.source import SourceError
 from monitor.edge.streams import UnreadableError
+from monitor.spelling import key
 from monitor.vocabulary import Vocabulary
 
 STREAM_RECORDS = 20_000
@@ -59,6 +60,12 @@ class Watching(Decoder):
         top = ", ".join(word[:24] for word, _ in counts.most_common(SHOWN))
         return top + (" …" if len(counts) > SHOWN else "")
 
+    def near(self, name: str, texts: Collection[str]) -> dict[str, int]:
+        """Values that look like one of `texts` and are none, and how often they are there."""
+        wanted = {key(text) for text in texts}
+        held = self._held[name].items()
+        return {word: n for word, n in held if word not in texts and key(word) in wanted}
+
 
 class Sample:
     """Rows of the source, and the fields it has.
@@ -78,8 +85,8 @@ class Sample:
         self.decoder = Watching(config, vocabulary)
         self.fields: set[str] = set()
         """Names of columns, as far as they were seen."""
-        self.unmatched: tuple[str, ...] = ()
-        """Paths that match nothing yet, beside others that do."""
+        self.left_out: tuple[str, ...] = ()
+        """Paths that match nothing, or that are read under another name."""
 
     def nothing_yet(self) -> str:
         """Why there is nothing to look into; empty when there is something."""
@@ -90,7 +97,11 @@ class Sample:
             return "`source.paths` names none"
         files = FileSource(self._config, self._vocabulary, follow=True)
         if files.files():
-            self.unmatched = files.unmatched if source.follow else ()
+            missing = files.unmatched if source.follow else ()
+            self.left_out = (
+                *(f"{one}; no such file is read" for one in missing),
+                *(f"{one} is a link to another file of `source.paths`" for one in files.links),
+            )
             return ""
         return "; ".join(files.unmatched)
 

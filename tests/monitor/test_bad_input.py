@@ -442,7 +442,8 @@ def test_json_whose_types_waver_is_read_all_the_same(tmp_path: Path) -> None:
     assert told.regions == ["5", "5", "true", "(missing)", "1e+30"]
     assert told.failed == [False, True, True, False, True]
     reasons = {r.where.split(":")[-1]: (r.reason, r.detail) for r in told.rejected}
-    assert reasons["6"] == ("bad_value", "field `region` holds a list or a table")
+    nested = "field `region` holds a list or a table; name a field with plain values"
+    assert reasons["6"] == ("bad_value", nested)
     assert reasons["7"][0] == "bad_number"
     assert "column `status` is not a number" in reasons["7"][1]
     assert reasons["7"][1].endswith("found `broken`")

@@ -89,6 +89,7 @@ def test_programs_get_the_same_as_json(config: Path, tmp_path: Path) -> None:
     }
     assert report["rejected_ratio"] == 0.0
     assert report["oddities"] == [
+        "all events have the same time: is the column of the event time the right one?",
         "attribute `agent` never has a value; is its column the right one?",
         "outcome `failed` never happens; is its `when` right? (`status` holds 200)",
         "outcome `slow` never happens; is its `when` right? (`seconds` holds 1)",

@@ -317,3 +317,22 @@ def test_a_copy_that_somebody_made_and_writes_on_is_read_from_there(tmp_path: Pa
         file.write(rows(100, 130))
     assert read.look().rows == 130
     assert read.rejected == []
+
+
+def test_links_within_the_paths_are_not_read_twice(tmp_path: Path) -> None:
+    log = tmp_path / "log-2026-03-02.jsonl"
+    log.write_text(rows(0, 100))
+    (tmp_path / "log-1-hard.jsonl").hardlink_to(log)
+    (tmp_path / "log-current.jsonl").symlink_to(log.name)
+    read = Read(config(tmp_path))
+    with capture_logs() as told:
+        assert read.look().rows == read.look().rows == 100
+    assert {entry["path"] for entry in told} == {str(log), str(tmp_path / "log-current.jsonl")}
+    # Alone it is followed to wherever it leads.
+    (tmp_path / "monitor").mkdir()
+    alone = Read(config(tmp_path / "monitor", 'paths = ["../log-current.jsonl"]')).look()
+    log.with_name("log-2026-03-03.jsonl").write_text(rows(100, 250))
+    (tmp_path / "log-current.jsonl").unlink()
+    (tmp_path / "log-current.jsonl").symlink_to("log-2026-03-03.jsonl")
+    assert alone.look().rows == 250
+    assert alone.rejected == []

@@ -52,6 +52,12 @@ def bookings(now: datetime) -> list[Row]:
                 "seconds": 0.2 + 3 * failed,
                 "done": not failed,
                 "trace": [i],
+                "half": f"{now:%m/%d/%Y} {i // 60 % 12:02}:{i % 60:02}:00 {'AP'[i % 2]}M",
+                "day_first": f"0{3 + i // 600}.{now:%m.%Y} {i // 60 % 10:02}:{i % 60:02}",
+                "day": f"{now - timedelta(days=i // 200):%Y-%m-%d}",
+                "word": ["FAIL ", "fail", "FAIL"][i % 3] if failed else "ok",
+                "channel": ["web", "Web", "app"][i % 3],
+                **({"old_name": f"n{i % 3}"} if i < 700 else {}),
             }
         )
     return rows
@@ -201,6 +207,45 @@ WRONG = {
         "no column `at` for the event time", source("log.csv", 'delimiter = ";"\n'), "csv", 78
     ),
     "wrong format": Wrong("line is not JSON", source("log.csv", 'format = "jsonl"\n'), "csv", 78),
+    "am and pm not asked for": Wrong(
+        "ends in AM or PM: write %I for the hour and %p",
+        CSV | time('{ column = "half", format = "%m/%d/%Y %H:%M:%S", zone = "UTC" }'),
+        "csv",
+        78,
+    ),
+    "half of the day left out": Wrong(
+        "has %I and no %p", time('{ column = "half", format = "%d.%m.%Y %I:%M" }'), exit_code=78
+    ),
+    "half of a day of 24 hours": Wrong(
+        "has %p and no %I", time('{ column = "half", format = "%d.%m.%Y %H:%M %p" }'), exit_code=78
+    ),
+    "days for months": Wrong(
+        "are days and months the wrong way round",
+        time('{ column = "day_first", format = "%m.%d.%Y %H:%M", zone = "UTC" }'),
+    ),
+    "a day for a time": Wrong(
+        "event times are whole multiples of 1d apart",
+        time('{ column = "day", zone = "UTC" }'),
+    ),
+    "a text missed by a blank or a capital": Wrong(
+        "compares `word` with `FAIL`, but it also holds `FAIL ` (31 rows), `fail` (32",
+        outcome('word == "FAIL"'),
+    ),
+    "texts of a list missed": Wrong(
+        "compares `word` with `FAIL`, `Lost`, but it also holds `FAIL ` (31 rows), `fail` (32",
+        outcome('word in ("FAIL", "Lost")'),
+    ),
+    "one value in two spellings": Wrong(
+        "differ in capitals, blanks or zeros alone, such as `web` and `Web`", attribute("channel")
+    ),
+    "an attribute that is renamed halfway": Wrong(
+        "attribute `old_name` has no value after", attribute("old_name")
+    ),
+    "a path beside another that matches nothing": Wrong(
+        "logs/*.jsonl matches no file",
+        {"source": "[source]\npaths = ['log.jsonl', 'logs/*.jsonl']\n"},
+    ),
+    "a link beside its file": Wrong("linked.jsonl is a link to another file", source("*.jsonl")),
     "wrong glob": Wrong("logs/*.jsonl matches no file", source("logs/*.jsonl")),
     "a folder": Wrong("matches no file", source("logs")),
 }
@@ -234,6 +279,7 @@ def checked(folder: Path, parts: dict[str, str]) -> Any:
 
 
 def write(folder: Path, rows: list[Row], kind: str) -> None:
+    (folder / "linked.jsonl").symlink_to("log.jsonl")
     if kind == "jsonl":
         (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         return
