@@ -36,6 +36,7 @@ class Tally:
         self.schema = schema
         self.rows = 0
         self.failures = np.zeros(outcomes, np.int64)
+        self.failed_together = np.zeros((outcomes, outcomes), np.int64)
         self.together = np.zeros((attributes, attributes), np.int64)
         """Rows that have values of both; of one by itself in the diagonal."""
         self.lost_failed = np.zeros((attributes, attributes), np.int64)
@@ -52,6 +53,7 @@ class Tally:
         there = present.astype(np.int64)
         self.rows += len(events)
         self.failures += failed.sum(axis=0)
+        self.failed_together += failed.astype(np.int64).T @ failed.astype(np.int64)
         self.together += there.T @ there
         self.lost_failed += lost.astype(np.int64).T @ (~lost).astype(np.int64)
         self.present_failed += there.T @ failed.astype(np.int64)
@@ -105,6 +107,22 @@ def misfits(tally: Tally, frequent: Sequence[int], max_values: int) -> Iterator[
                 name,
                 f"outcome `{name}` happens in most rows; is its `when` turned round?",
             )
+    yield from _twins(tally)
+
+
+def _twins(tally: Tally) -> Iterator[Misfit]:
+    """Outcomes that are one: every incident would be told twice."""
+    for o, name in enumerate(tally.schema.outcomes):
+        for other in range(o):
+            together = int(tally.failed_together[o, other])
+            both = max(tally.failures[[o, other]])
+            if MIN_FAILURES <= together == both < tally.rows / 2:
+                yield Misfit(
+                    "twins",
+                    name,
+                    f"outcome `{name}` happens in the same rows as "
+                    f"`{tally.schema.outcomes[other]}`: all would be told twice; keep one",
+                )
 
 
 def _of_attribute(tally: Tally, a: int) -> Iterator[Misfit]:

@@ -78,8 +78,9 @@ class Look:
 
     @property
     def unreadable(self) -> bool:
-        """There is input, and nothing of it can be understood."""
-        return self.found is not None and not self.found.rows and bool(self.found.rejected)
+        """There is input, and nothing of it counts."""
+        found = self.found
+        return found is not None and not found.rows and bool(found.rejected or found.excluded)
 
 
 def _look(config: Config, inputs: Sequence[str], rows: int | None) -> Look:
@@ -177,7 +178,9 @@ def _look_for_people(config: Config, inputs: Sequence[str], rows: int | None) ->
         return
     _show(config, look.found, look.oddities)
     if look.unreadable:
-        say("nothing of it can be understood: the configuration does not fit", err=True)
+        understood = "nothing of it can be understood"
+        why = understood if look.found.rejected else "`source.where` leaves out every row"
+        say(f"{why}: the configuration does not fit", err=True)
         raise typer.Exit(BAD_CONFIGURATION)
 
 

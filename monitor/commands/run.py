@@ -128,6 +128,8 @@ def _pass(settings: Config, store: Store) -> None:
     count = len(pipeline.session.monitor.open_incidents())
     say(f"{len(ticks)} ticks, {count} incidents open", err=True)
     _tell(rejections)
+    if rejections.excluded and not pipeline.taken_in:
+        say(f"`source.where` left out all that is new: {rejections.excluded:,} rows", err=True)
     if source.flow is Flow.PAUSED:
         raise SourceError(f"source paused: {source.detail}")
     if nothing_read:

@@ -50,11 +50,14 @@ class HoldingSource:
         """Rows of the batch that is not handed over, as in `_recent`."""
         self._recent: deque[tuple[int, int, int]] = deque()
         """Of the newest batches seen: all rows, rejected ones, ones from the future."""
+        self._fresh = False
+        """Nothing was ever taken in."""
         self._ends_in_future = False
         """The newest row seen is later than the clock allows."""
 
     def batches(self, after: Mapping[str, object] | None) -> Iterator[Batch]:
         """See `Source`."""
+        self._fresh = after is None
         lets_pass = bool(self._why) and self._look(self._ahead) and self._sound()
         position = after
         reading = self._files.batches(after)
@@ -141,6 +144,11 @@ class HoldingSource:
         newest = self._future(batch)
         if newest is not None:
             return clocks_differ("row", newest, self._now())
+        excluded = [one for one in batch.rejected if one.result == "excluded"]
+        seen = len(batch.events) + sum(rows for rows, *_ in self._recent)
+        if self._fresh and not seen and sum(one.count for one in excluded) >= MIN_RECORDS:
+            example = f"{excluded[0].where}: {excluded[0].detail}"
+            return f"`source.where` leaves out every row so far; for example {example}"
         fresh = _bad(batch)
         rows = len(batch.events) + fresh + sum(rows for rows, *_ in self._recent)
         bad = fresh + sum(bad for _, bad, _ in self._recent)

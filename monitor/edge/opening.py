@@ -30,6 +30,7 @@ _FORMATS = {
 _PACKED = {".gz", ".zst", ".zstd", ".bz2", ".lz4"}
 _PARQUET_MAGIC = b"PAR1"
 _ZIP_MAGIC = b"PK\x03\x04"
+_TAR_MAGIC, _TAR_MAGIC_AT = b"ustar", 257
 _LINES_TRIED = 3
 """One of these is JSON if the log is: a service may begin with a line of its own."""
 
@@ -67,6 +68,8 @@ def open_reader(
     if start.startswith(_ZIP_MAGIC):
         detail = "is a ZIP archive or a spreadsheet; unpack it, or export it as CSV"
         raise UnreadableError("wrong_format", detail)
+    if start[_TAR_MAGIC_AT:].startswith(_TAR_MAGIC):
+        raise UnreadableError("wrong_format", "is a TAR archive; unpack it")
     if kind == "jsonl":
         return (JsonTextReader if is_json_text(start) else JsonLinesReader)(log, needed)
     if kind == "pattern":

@@ -40,10 +40,14 @@ class Rejections:
 
     def __init__(self) -> None:
         self._by_reason: dict[str, _Counted] = {}
+        self.excluded = 0
+        """Rows that `source.where` leaves out."""
 
     def add(self, rejected: Iterable[Rejected]) -> None:
         """More of it."""
         for one in rejected:
+            if one.result == "excluded":
+                self.excluded += one.count
             if one.result not in _WORDS:
                 continue
             counted = self._by_reason.setdefault(one.reason, _Counted(0, one))

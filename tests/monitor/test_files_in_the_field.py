@@ -6,6 +6,7 @@ import errno
 import gzip
 import json
 import os
+import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -336,3 +337,11 @@ def test_links_within_the_paths_are_not_read_twice(tmp_path: Path) -> None:
     (tmp_path / "log-current.jsonl").symlink_to("log-2026-03-03.jsonl")
     assert alone.look().rows == 250
     assert alone.rejected == []
+
+
+def test_a_tar_archive_is_told_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "x.jsonl").write_text(rows(0, 100))
+    with tarfile.open(tmp_path / "log.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "x.jsonl", "x.jsonl")
+    (told,) = Read(config(tmp_path)).look().rejected
+    assert (told.reason, told.detail) == ("wrong_format", "is a TAR archive; unpack it")

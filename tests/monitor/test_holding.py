@@ -141,6 +141,30 @@ def test_a_log_that_changes_its_form_is_held_where_it_changed(desk: Desk) -> Non
     assert (desk.rows(), desk.store.rejected()) == (600 + 1_000, {})
 
 
+def test_a_condition_that_leaves_out_every_row_is_told(desk: Desk) -> None:
+    desk.write(*range(12))
+    paths = 'paths = ["log-*.jsonl"]'
+    reconfigured(desk, lambda text: text.replace(paths, paths + "\nwhere = \"airline == 'a1'\""))
+    for _ in range(2):
+        ready, why = readiness(desk)
+        assert not ready
+        assert "`source.where` leaves out every row so far; for example" in why
+    reconfigured(desk, lambda text: text.replace("'a1'", "'A1'"))
+    assert readiness(desk) == (True, "")
+    assert desk.rows() == desk.written // 3 + desk.store.rejected()["excluded"]
+    desk.start()
+    desk.folder.joinpath("log-b.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"at": (MIDNIGHT + 13 * HALF_HOUR).isoformat(), "airline": "A2", "failed": 0}
+            )
+            + "\n"
+            for _ in range(200)
+        )
+    )
+    assert readiness(desk) == (True, ""), "a quiet hour of a condition that has been true"
+
+
 # What is no more than bad data
 
 

@@ -246,6 +246,18 @@ WRONG = {
         {"source": "[source]\npaths = ['log.jsonl', 'logs/*.jsonl']\n"},
     ),
     "a link beside its file": Wrong("linked.jsonl is a link to another file", source("*.jsonl")),
+    "a condition for events that is never true": Wrong(
+        "`source.where` leaves out every row: the configuration does not fit",
+        source("log.jsonl", "where = \"site == 'Web'\"\n"),
+        exit_code=78,
+    ),
+    "two outcomes that are one": Wrong(
+        "outcome `down` happens in the same rows as `failed`",
+        {
+            "outcomes": "outcomes = [{ name = 'failed', when = 'status >= 500' }, "
+            "{ name = 'down', when = 'status > 400' }]\n"
+        },
+    ),
     "wrong glob": Wrong("logs/*.jsonl matches no file", source("logs/*.jsonl")),
     "a folder": Wrong("matches no file", source("logs")),
 }
