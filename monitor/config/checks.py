@@ -298,7 +298,23 @@ def _store(section: StoreSection, base: Path, complaints: Complaints) -> StoreSe
         complaints.add(
             here, "is no store we know", 'write "sqlite:///path/state.db" or "postgresql://…"'
         )
-    return StoreSettings(url, section.keep, section.lease)
+    return StoreSettings(_placed(url, here, base, complaints), section.keep, section.lease)
+
+
+def _placed(url: str, here: Location, base: Path, complaints: Complaints) -> str:
+    """The URL, its SQLite file counted from the configuration file."""
+    scheme, _, path = url.partition(":///")
+    if not scheme.startswith("sqlite") or not path or path.startswith(("/", ":memory:", "file:")):
+        return url
+    name, mark, query = path.partition("?")
+    file, earlier = (base / name).absolute(), Path(name).absolute()
+    if earlier.exists() and not file.exists():
+        complaints.add(
+            here,
+            f"is {file}, which is not there, but {earlier} is: relative paths start at this file",
+            "move that one, or write its whole path",
+        )
+    return f"{scheme}:///{file}{mark}{query}"
 
 
 def _http(section: HttpSection, base: Path, complaints: Complaints) -> HttpSettings:

@@ -297,8 +297,8 @@ class StoreSection(Section):
 
     url: str | None = Field(
         default=None,
-        description="SQLAlchemy URL, by default `sqlite:///least-monitor.db`; a relative SQLite "
-        "path is relative to the working directory.",
+        description="SQLAlchemy URL; a relative SQLite path starts at this file. Left out: "
+        "`sqlite:///least-monitor.db` in the working directory.",
     )
     url_file: str | None = Field(
         default=None, description="A file that holds the URL, for secrets."

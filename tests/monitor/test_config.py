@@ -106,6 +106,31 @@ def test_a_short_file_gets_every_default_from_the_domain(tmp_path: Path) -> None
     assert config.store.url == "sqlite:///least-monitor.db"
 
 
+def test_a_relative_store_lies_beside_the_file_wherever_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    text = MINIMAL + '[store]\nurl = "sqlite:///state/x.db?timeout=3"\n'
+    assert read(text, tmp_path).store.url == f"sqlite:///{tmp_path}/state/x.db?timeout=3"
+    for absolute in (
+        "sqlite:////var/x.db",
+        "sqlite:///:memory:",
+        "postgresql+psycopg://db/monitor",
+    ):
+        text = MINIMAL + f'[store]\nurl = "{absolute}"\n'
+        assert read(text, tmp_path).store.url == absolute
+    # Where it used to be, there is a history: it is not begun anew without a word.
+    (elsewhere / "x.db").touch()
+    with pytest.raises(
+        ConfigError, match=f"{elsewhere}/x.db is: relative paths start at this file"
+    ):
+        read(MINIMAL + '[store]\nurl = "sqlite:///x.db"\n', tmp_path)
+    (tmp_path / "x.db").touch()
+    assert read(MINIMAL + '[store]\nurl = "sqlite:///x.db"\n', tmp_path).store.url.endswith("/x.db")
+
+
 def test_a_full_file_is_read_as_written(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("hush\n")
     config = read(
