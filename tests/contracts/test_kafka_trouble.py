@@ -163,6 +163,24 @@ def test_a_wrong_configuration_is_mended_without_losing_a_record(desk: Desk) -> 
     assert len(desk.read(desk.open())) == 200
 
 
+def test_a_condition_that_leaves_out_every_record_loses_none(desk: Desk) -> None:
+    desk.kafka.create(desk.topic, 1)
+    desk.kafka.send(desk.topic, [(0, record(i, kind="booking")) for i in range(150)])
+    wrong = desk.open(where="kind == 'Booking'", recheck="50ms")
+    desk.until(wrong, lambda: wrong.status().flow is Flow.PAUSED)
+    assert "`source.where` leaves out every record so far; for example" in wrong.status().detail
+    time.sleep(0.1)
+    assert (list(wrong.batches(None)), wrong.status().flow) == ([], Flow.PAUSED)
+    wrong.close()
+    right = desk.open(where="kind == 'booking'")
+    assert len(desk.read(right)) == 150
+    # What is true once may be false for long.
+    desk.kafka.send(desk.topic, [(0, record(i, kind="health")) for i in range(150, 400)])
+    time.sleep(0.5)
+    assert desk.read(right) == []
+    assert desk.rejected == {"excluded": 250}
+
+
 def _renamed(config: Any, folder: Path) -> Any:
     from monitor.config import load
 

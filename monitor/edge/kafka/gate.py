@@ -13,7 +13,7 @@ from kafka import TopicPartition
 from monitor.config import Config, KafkaSettings
 from monitor.domain import datetime64
 from monitor.edge.json_records import RecordDecoder
-from monitor.edge.judge import Judge
+from monitor.edge.judge import MIN_RECORDS, Judge
 from monitor.edge.kafka.places import Place
 from monitor.edge.kafka.sampling import newest_records
 from monitor.edge.kafka.sorting import NOT_BAD, Taken
@@ -40,12 +40,14 @@ class Gate:
         self._judge = Judge(self._settings.max_rejected_ratio)
         self.complaint = ""
         self._rechecked = 0.0
+        self._fresh = False
+        """Nothing was ever taken in."""
         self._pass_until: dict[TopicPartition, int] = {}
         """While closed, records up to here are let through, the stream being sound behind them."""
 
-    def reopen(self) -> None:
-        """Judge afresh."""
-        self.complaint, self._pass_until = "", {}
+    def reopen(self, fresh: bool) -> None:
+        """Judge afresh; `fresh` says that nothing was ever taken in."""
+        self.complaint, self._pass_until, self._fresh = "", {}, fresh
         self._judge.forget()
 
     def may_pass(self, taken: Taken) -> bool:
@@ -58,15 +60,15 @@ class Gate:
             return True
         if not self.complaint:
             reasons = Counter(fault.reason for fault in taken.bad())
-            complaint = self._judge.too_bad(len(taken), reasons)
+            self._fresh = self._fresh and not len(taken.events)
+            complaint = self._judge.too_bad(len(taken), reasons) or self._nothing_counts(taken)
             if not complaint:
                 return True
             self.complaint = complaint + self._example(taken)
             self._rechecked = time.monotonic()
             _log.error(
-                "paused: too many records cannot be understood. Nothing is taken in until the "
-                "newest records are sound again; if the configuration is wrong, mend it and "
-                "restart: no record is skipped",
+                "paused. Nothing is taken in until the newest records are sound again; if the "
+                "configuration is wrong, mend it and reload: no record is skipped",
                 detail=self.complaint, limit=self._settings.max_rejected_ratio,
             )  # fmt: skip
             # A bad stretch that is over need not wait: the newest may be sound already.
@@ -76,8 +78,14 @@ class Gate:
         self._rechecked = time.monotonic()
         return self._recheck()
 
+    def _nothing_counts(self, taken: Taken) -> str:
+        excluded = sum(fault.reason == "excluded" for fault in taken.faults)
+        if not self._fresh or excluded < MIN_RECORDS:
+            return ""
+        return "`source.where` leaves out every record so far"
+
     def _example(self, taken: Taken) -> str:
-        for fault in taken.bad():
+        for fault in taken.bad() or taken.faults:
             return f"; for example {taken.record(fault.row).where}: {fault.detail}"
         return ""
 
@@ -89,7 +97,8 @@ class Gate:
         limit = datetime64(self._now() + self._window.max_future)
         faults = [fault for fault in decoded.faults if fault.reason not in NOT_BAD]
         bad = len(faults) + int((decoded.events.at > limit).sum())
-        if not self._judge.recovered(len(records), bad):
+        nothing = self._fresh and not len(decoded.events)
+        if nothing or not self._judge.recovered(len(records), bad):
             _log.warning("still paused", newest=len(records), bad=bad)
             return False
         _log.warning("going on: the newest records are sound again", newest=len(records), bad=bad)

@@ -178,7 +178,7 @@ class KafkaSource:
         self._position, self._handed, self._told = position, after, None
         self._active, self._waiting, self._held = {}, None, None
         self._clocks.forget()
-        self._gate.reopen()
+        self._gate.reopen(fresh=after is None)
         self._poller = Poller(self._settings, position, since, remember)
         return self._poller
 
