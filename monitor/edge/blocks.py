@@ -34,6 +34,9 @@ MAX_RECORD_BYTES = 1 << 26
 HEAD_BYTES = 1024
 """At the beginning, and before the place reached, these tell a file from any other."""
 
+CUT_BYTES = 1 << 24
+"""So much of a log is searched for the place where reading stood, if its first lines are gone."""
+
 _PIECES = (1 << 16, 256, 1)
 """Sizes in which the end of a torn archive is read."""
 
@@ -140,6 +143,21 @@ class Log:
         have their first lines in common."""
         size, digest = state.get("head") or (0, "")
         return int(size) >= self.head_bytes and _digest(self._first(int(size))) == digest
+
+    def cut(self, state: State) -> State | None:
+        """Where in it reading goes on, if it is the log that `state` is about without its first
+        lines; None if the last bytes that were read stand nowhere in it."""
+        length, digest = state.get("tail") or (0, "")
+        if length < HEAD_BYTES or not self._seekable or self._piped is not None:
+            return None  # a few bytes may stand anywhere
+        data = self._first(CUT_BYTES)
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))[::-1] + 1
+        last = (int(end) for end in ends if end >= length)
+        found = next((e for e in last if _digest(data[e - length : e]) == digest), None)
+        if found is None:
+            return None
+        self._tail = data[found - length : found]
+        return self._state(found, data.count(b"\n", 0, found))
 
     def longer_than(self, other: str) -> bool:
         """True if it holds more than another file, neither of them packed."""

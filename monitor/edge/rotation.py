@@ -76,6 +76,9 @@ def follow_rotated(
         state = states.pop(old)
         if old in placed or old in now:  # the place of the oldest goes to the next in turn
             continue
+        if rest := _cut(old, files, state):
+            now[old] = rest
+            continue
         found = next(
             (path for path in _beside(old) if path not in others and _holds(path, state, encoding)),
             None,
@@ -107,6 +110,13 @@ def _is(file: File, states: dict[str, State]) -> bool:
     if file.reader is None or file.reader.log is None:
         return True
     return file.reader.log.same(states[file.path])
+
+
+def _cut(path: str, files: Sequence[File], state: State) -> State | None:
+    """Where it goes on, if its first lines were cut off."""
+    logs = (file.reader.log for file in files if file.path == path and file.reader is not None)
+    log = next(logs, None)
+    return log.cut(state) if log is not None else None
 
 
 def _beside(path: str) -> list[str]:

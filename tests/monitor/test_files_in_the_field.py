@@ -306,6 +306,22 @@ def test_a_look_between_copying_and_emptying_reads_nothing_twice(tmp_path: Path)
     assert [one.reason for one in read.rejected] == ["replaced"], "something may have been lost"
 
 
+def test_a_log_whose_first_lines_are_cut_off_is_read_on(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text(rows(0, 100))
+    read = Read(config(tmp_path)).look()
+    for first, end in ((50, 110), (80, 200)):  # tail -n … log > new; mv new log
+        (tmp_path / "new").write_text(rows(first, end))
+        (tmp_path / "new").rename(log)
+        assert read.look().rows == end
+    with log.open("a") as file:
+        file.write(rows(200, 210))
+    assert (read.look().rows, read.rejected) == (210, [])
+    log.write_text(rows(300, 310))
+    assert read.look().rows == 220
+    assert [one.reason for one in read.rejected] == ["replaced"]
+
+
 def test_a_copy_that_somebody_made_and_writes_on_is_read_from_there(tmp_path: Path) -> None:
     log, copy = tmp_path / "log.jsonl", tmp_path / "log-2.jsonl"
     log.write_text(rows(0, 100))
