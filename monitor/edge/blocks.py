@@ -181,7 +181,9 @@ class Log:
         try:
             if self._piped is None:
                 with Reading():
-                    self._skip(stream, offset)
+                    before = min(offset, HEAD_BYTES)
+                    self._skip(stream, offset - before)
+                    self._tail = read_fully(stream, before)
             while True:
                 try:
                     with Reading():
