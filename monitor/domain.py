@@ -252,11 +252,13 @@ class Change(Enum):
     """Why an incident is news."""
 
     OPENED = "opened"
+    REGRESSED = "regressed"
+    """It was over, and is back within the memory."""
     WORSENED = "worsened"
     """The excess has grown much and fast, or the severity has risen."""
     REFINED = "refined"
     MERGED = "merged"
-    """Another incident turned out to be the same story: this one ends in it."""
+    """Another incident turned out to be the same trouble: this one ends in it."""
     RESOLVED = "resolved"
     UNCHANGED = "unchanged"
 
@@ -290,7 +292,16 @@ class Incident:
     told_per_hour: float = 0.0
     """Observed less expected per hour of the horizon, when people last heard that it is worse."""
     merged_into: str | None = None
-    """Id of the incident that goes on with its story."""
+    """Id of the incident that goes on in its place."""
+    part_of: str | None = None
+    """Id of the first incident of the same outage, if that is another one."""
+    story_goes_on: bool = False
+    """It is over while its story goes on: nobody has been told of its end yet."""
+
+    @property
+    def story(self) -> str:
+        """Id of the first incident of the same outage."""
+        return self.part_of or self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +311,8 @@ class Notification:
     incident: Incident
     change: Change
     at: datetime
+    context: tuple[tuple[str, str], ...] = ()
+    """What else is known when it is told: name and sentence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Findings → incident changes: one story per cause, told once."""
+"""Findings → incident changes: one incident per outcome and cause, told once."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from monitor.domain import (
     Severity,
     State,
 )
+from monitor.stories import ends, joined, related
 
 
 def identity(finding: Finding, at: datetime) -> str:
@@ -82,8 +83,8 @@ def track(
                 told_excess=finding.observed - finding.expected, causes=(finding.cause,),
                 severity=severity(finding, settings), told_per_hour=_per_hour(finding),
             )  # fmt: skip
-            incidents.append(incident)
-            news.append(Notification(incident, Change.OPENED, at))
+            incidents.append(joined(incident, incidents))
+            news.append(Notification(incidents[-1], Change.OPENED, at))
             seen.add(incident.id)
             continue
         incident = incidents[index]
@@ -92,7 +93,8 @@ def track(
             if finding.ended or not finding.fresh or finding.began < incident.last_seen_at:
                 continue
             incidents[index] = _reopened(incident, finding, at, settings)
-            news.append(Notification(incidents[index], Change.OPENED, at))
+            if not incident.story_goes_on:  # else nobody has heard that it was over
+                news.append(Notification(incidents[index], Change.REGRESSED, at))
             continue
         if finding.ended:
             continue
@@ -100,19 +102,25 @@ def track(
         if change is not Change.UNCHANGED:
             news.append(Notification(incidents[index], change, at))
     if not gap:
-        news += _age(incidents, at, settings)
-    kept = tuple(i for i in incidents if i.resolved_at is None or at - i.resolved_at < memory)
-    return kept, tuple(news)
+        _age(incidents, at, settings)
+    incidents, over = ends(incidents, at)
+    kept = tuple(
+        i
+        for i in incidents
+        if i.resolved_at is None or at - i.resolved_at < memory or i.story_goes_on
+    )
+    return kept, (*news, *over)
 
 
 def _reopened(
     incident: Incident, finding: Finding, at: datetime, settings: IncidentSettings
 ) -> Incident:
-    """The same trouble is back within the memory: one story goes on."""
+    """The same trouble is back within the memory: it goes on."""
     back = replace(
         incident,
         state=State.OPEN,
         resolved_at=None,
+        story_goes_on=False,
         severity=severity(finding, settings),
         told_excess=finding.observed - finding.expected,
         told_per_hour=_per_hour(finding),
@@ -121,9 +129,8 @@ def _reopened(
     return replace(back, worsened_at=tuple(dict.fromkeys((*back.worsened_at, at))))
 
 
-def _age(incidents: list[Incident], at: datetime, settings: IncidentSettings) -> list[Notification]:
-    """What the tick did not see: one tick nearer its end, or part of a story that was seen."""
-    news = []
+def _age(incidents: list[Incident], at: datetime, settings: IncidentSettings) -> None:
+    """What the tick did not see: one tick nearer its end, or part of what was seen."""
     for index, incident in enumerate(incidents):
         if incident.state is State.RESOLVED or incident.last_seen_at == at:
             continue
@@ -135,23 +142,25 @@ def _age(incidents: list[Incident], at: datetime, settings: IncidentSettings) ->
                 resolved_at=at,
                 updated_at=at,
                 merged_into=incidents[heir].id,
+                story_goes_on=True,
             )
             more = (c for c in incident.causes if c not in incidents[heir].causes)
             incidents[heir] = replace(incidents[heir], causes=(*incidents[heir].causes, *more))
-            news.append(Notification(incidents[index], Change.MERGED, at))
             continue
         # Ticks are counted, not hours: a gap in the data proves nothing.
         incidents[index] = replace(incident, quiet_ticks=incident.quiet_ticks + 1)
         if incidents[index].quiet_ticks >= settings.resolve_after:
             incidents[index] = replace(
-                incidents[index], state=State.RESOLVED, resolved_at=at, updated_at=at
+                incidents[index],
+                state=State.RESOLVED,
+                resolved_at=at,
+                updated_at=at,
+                story_goes_on=True,
             )
-            news.append(Notification(incidents[index], Change.RESOLVED, at))
-    return news
 
 
 def _heir(incident: Incident, incidents: list[Incident], at: datetime) -> int | None:
-    """The incident, seen in this tick, that tells this one's story more generally or exactly."""
+    """The incident, seen in this tick, that tells of the same more generally or exactly."""
     heirs = [
         (index, other)
         for index, other in enumerate(incidents)
@@ -165,7 +174,7 @@ def _heir(incident: Incident, incidents: list[Incident], at: datetime) -> int | 
 
 
 def _belongs(finding: Finding, incidents: list[Incident], seen: set[str]) -> int | None:
-    """The incident whose story this finding continues.
+    """The incident that this finding continues.
 
     Same outcome and method, and the same cause or one nested in it.
     """
@@ -187,9 +196,7 @@ def _belongs(finding: Finding, incidents: list[Incident], seen: set[str]) -> int
 
 def _nested(finding: Finding, incident: Incident) -> bool:
     mine, its = finding.cause, incident.latest.cause
-    if not mine.selector or not its.selector:
-        return False  # everything is no refinement of one airline
-    return mine.narrows(its) or its.narrows(mine)
+    return mine != its and related(mine, its)
 
 
 def _update(

@@ -201,8 +201,15 @@ class Session:
         assert self.last_slice is not None
         at = utc(self.last_slice) + self.settings.window.slice_length
         for incident in incidents:
-            if self.evolution.ends(incident) and incident.state is not State.RESOLVED:
-                end = replace(incident, state=State.RESOLVED, resolved_at=at, updated_at=at)
+            over = incident.state is State.RESOLVED and not incident.story_goes_on
+            if self.evolution.ends(incident) and not over:
+                end = replace(
+                    incident,
+                    state=State.RESOLVED,
+                    resolved_at=incident.resolved_at or at,
+                    updated_at=at,
+                    story_goes_on=False,
+                )
                 self._incidents[end.id] = end
                 if end.finding.method is self.settings.detection.report:
                     self._news.append(Notification(end, Change.RESOLVED, at))

@@ -142,17 +142,17 @@ class StoreSettings:
     """Silence of a leader after which another may lead."""
 
 
-Grouping = Literal["none", "outcome", "tick"]
+Grouping = Literal["none", "story", "outcome", "tick"]
 
 GROUPS_BY: Mapping[str, Grouping] = {
     "log": "none",
-    "webhook": "none",
+    "webhook": "story",
     "alertmanager": "tick",
     "email": "outcome",
     "apprise": "outcome",
 }
-"""Kind of notifier → what it bundles unless told otherwise: programs want single incidents,
-Alertmanager groups by itself, people want one message."""
+"""Kind of notifier → what it bundles unless told otherwise: a log has a line for each incident,
+programs want single stories, Alertmanager groups by itself, people want one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class WebhookNotifier:
     secret: str | None = field(default=None, repr=False)
     """Key of the HMAC-SHA256 signature."""
     timeout: timedelta = timedelta(seconds=10)
-    route: Route = Route()
+    route: Route = Route(group_by="story")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from monitor.config.model import (
 MailAddress = Annotated[str, Field(pattern=r"^[^\s@<>,;:]+@[^\s@<>,;:]+$")]
 
 SeverityName = Literal["info", "warning", "critical"]
-ChangeName = Literal["opened", "worsened", "refined", "merged", "resolved"]
+ChangeName = Literal["opened", "regressed", "worsened", "refined", "merged", "resolved"]
 
 _webhook = WebhookNotifier("http://x")
 _alertmanager = AlertmanagerNotifier(())
@@ -45,8 +45,9 @@ class NotifierSection(Section):
     )
     group_by: Grouping | None = Field(
         default=None,
-        description="What of one tick goes into one message: everything of an `outcome`, the whole "
-        "`tick`, or `none`: one message for each incident. Left out: "
+        description="What of one tick goes into one message: a `story`, everything of an `outcome` "
+        "with the stories that it is part of, the whole `tick`, or `none`: one message for each "
+        "incident. Left out: "
         + ", ".join(f"`{by}` for {kind}" for kind, by in GROUPS_BY.items())
         + ".",
     )

@@ -151,6 +151,8 @@ def incident_document(incident: Incident) -> Document:
         "severity": incident.severity.value,
         "quiet_ticks": incident.quiet_ticks,
         "merged_into": incident.merged_into,
+        "story": incident.story,
+        "story_goes_on": incident.story_goes_on,
         "told_per_hour": _number(incident.told_per_hour),
         "finding": finding_document(incident.finding),
         "latest": finding_document(incident.latest),
@@ -174,10 +176,16 @@ def incident_from(document: Mapping[str, Any]) -> Incident:
         severity=Severity(document.get("severity", "info")),
         quiet_ticks=document.get("quiet_ticks", 0),
         merged_into=document.get("merged_into"),
+        part_of=_other(document.get("story"), document["id"]),
+        story_goes_on=document.get("story_goes_on", False),
         told_per_hour=float(document.get("told_per_hour", 0.0)),
         finding=finding_from(document["finding"]),
         latest=finding_from(document["latest"]),
     )
+
+
+def _other(story: str | None, incident: str) -> str | None:
+    return None if story == incident else story
 
 
 def incident_history(
@@ -219,11 +227,12 @@ def notification_document(notification: Notification, link: str | None = None) -
     """What a webhook receives: the change, the incident, and where to look at it."""
     return {
         "version": NOTIFICATION_VERSION,
+        "story": notification.incident.story,
         "change": notification.change.value,
         "at": time_text(notification.at),
         "link": link,
         "incident": incident_document(notification.incident),
-    }
+    } | ({"context": dict(notification.context)} if notification.context else {})
 
 
 def notification_from(document: Mapping[str, Any]) -> Notification:
@@ -232,6 +241,7 @@ def notification_from(document: Mapping[str, Any]) -> Notification:
         incident=incident_from(document["incident"]),
         change=Change(document["change"]),
         at=time_from(document["at"]),
+        context=tuple(document.get("context", {}).items()),
     )
 
 

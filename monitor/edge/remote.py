@@ -96,6 +96,7 @@ class Remote:
             "outcome": asked.outcome,
             "method": asked.method,
             "severity": asked.severity and asked.severity.value,
+            "story": asked.story,
             "text": asked.text,
         }
         found: list[Incident] = []

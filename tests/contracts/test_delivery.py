@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,8 +15,9 @@ from monitor.domain import Cause, Change, Incident, Notification, Severity, Stat
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import DeliveryError
 from monitor.edge.notifiers.bundling import RECHECK
-from monitor.edge.notifiers.message import MOST_PARTS, together_headline, together_text
+from monitor.edge.notifiers.message import MOST_PARTS, headline, together_headline, together_text
 from monitor.edge.notifiers.outbox import Outbox
+from monitor.edge.notifiers.webhook import WebhookNotifier
 from monitor.edge.store import Work
 from monitor.edge.store.memory import MemoryStore
 from monitor.matching import Matcher, MatcherError
@@ -27,6 +30,7 @@ from tests.contracts.receivers import (
     Clock,
     Told,
     mailbox,
+    receiver,
 )
 from tests.contracts.test_notifiers import by_mail
 
@@ -243,6 +247,67 @@ def test_outcomes_and_ticks_make_messages_of_their_own_unless_the_tick_is_asked_
     assert [len(b) for b in by_outcome.notifier.bundles] == [3, 1]
     assert [len(b) for b in by_tick.notifier.bundles] == [4]
     assert together_headline(by_tick.notifier.bundles[0]) == "2 outcomes are failing: 4 causes"
+
+
+# One outage, one story
+
+LH, LH_GDS = Cause.of(carrier="LH"), Cause.of(carrier="LH", source="GDS-1A")
+
+
+def symptoms(change: Change = Change.OPENED, at: datetime = NOON) -> list[Notification]:
+    first = changed(change, at, id="a1", outcome="hold", cause=LH)
+    second = changed(change, at, id="b2", outcome="server_error", cause=LH_GDS)
+    return [first, replace(second, incident=replace(second.incident, part_of="a1"))]
+
+
+@pytest.mark.parametrize("group_by", ["story", "outcome", "tick"])
+def test_an_outage_of_several_outcomes_is_one_message(group_by: Any) -> None:
+    watch = Watch(Person(), Route(group_by=group_by))
+    watch.tick(*symptoms())
+    watch.tick(*symptoms(Change.RESOLVED, NOON + HALF_HOUR))
+    assert [together_headline(bundle) for bundle in watch.notifier.bundles] == [
+        "hold and server_error are failing: carrier LH",
+        "hold and server_error work again: carrier LH",
+    ]
+
+
+def test_what_joins_a_story_is_told_as_a_part_of_it() -> None:
+    first, second = symptoms()
+    third = changed(Change.OPENED, NOON + HALF_HOUR, id="c3", outcome="pay", cause=LH)
+    third = replace(
+        third,
+        incident=replace(third.incident, part_of="a1"),
+        context=(("symptoms", "hold, server_error and pay"),),
+    )
+    with mailbox() as box:
+        watch = Watch(by_mail(box), Route(group_by="outcome"))  # type: ignore[arg-type]
+        watch.tick(first, second)
+        watch.tick(third)
+    told, more = box.mails
+    assert told["Subject"] == "hold and server_error are failing: carrier LH"
+    assert more["Subject"] == "pay is failing, too: carrier LH"
+    assert more["In-Reply-To"] == told["Message-ID"] == "<a1@example.com>"
+    assert "symptoms  hold, server_error and pay" in more.get_body(("plain",)).get_content()
+
+
+def test_programs_know_the_story() -> None:
+    first, second = symptoms()
+    with receiver() as hook:
+        watch = Watch(WebhookNotifier(hook.url), Route(group_by="story"))  # type: ignore[arg-type]
+        watch.tick(first, second, changed(Change.OPENED, id="d4"))
+    one, other = (json.loads(body) for _, body in hook.requests)
+    assert (one["story"], [part["story"] for part in one["parts"]]) == ("a1", ["a1"])
+    assert (other["story"], "parts" in other) == ("d4", False)
+
+
+def test_what_returns_is_told_as_such_to_those_who_want_what_opens() -> None:
+    watch = Watch(Told(), Route(changes=frozenset({Change.OPENED})))
+    watch.tick(changed(Change.OPENED))
+    watch.tick(changed(Change.REGRESSED, NOON + HALF_HOUR))
+    assert [headline(n) for n in watch.notifier.seen] == [
+        "reserve is failing: airline AC",
+        "reserve is failing again: airline AC",
+    ]
 
 
 def test_a_program_gets_every_change_by_itself() -> None:

@@ -296,6 +296,7 @@ def test_an_alert_keeps_its_labels_and_start_while_more_becomes_known() -> None:
     assert first["labels"] == {
         "alertname": "RootCauseIncident",
         "incident": "a1b2",
+        "story": "a1b2",
         "outcome": "reserve",
         "team": "booking",
     }

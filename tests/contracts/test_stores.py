@@ -314,6 +314,13 @@ def test_incidents_are_found_by_state_time_outcome_and_method(store: Store) -> N
     assert store.open_counts("excess") == {"pay": 2, "seat": 1}
 
 
+def test_the_incidents_of_a_story_are_found(store: Store) -> None:
+    part = replace(incident("b2", NOON + HALF_HOUR), part_of="a1")
+    store.commit(Work(incidents=(incident("a1"), part, incident("c3"))))
+    assert store.incidents(IncidentQuery(story="a1")) == [part, incident("a1")]
+    assert store.incidents(IncidentQuery(story="b2")) == []
+
+
 def test_a_prefix_names_an_incident_if_it_is_the_only_one(store: Store) -> None:
     store.commit(Work(incidents=(incident("abc1"), incident("abd2"), incident("ab"))))
     assert store.incident("abc").id == "abc1"
@@ -396,7 +403,10 @@ def test_what_a_notifier_has_told_of_is_remembered_until_it_is_resolved(store: S
     store.sent(store.due(NOON)[0])
     assert store.told("webhook") == (told,)
     assert store.told("log") == ()
-    store.commit(Work(incidents=(resolved(told, NOON + HALF_HOUR),)))
+    ended = replace(resolved(told, NOON + HALF_HOUR), story_goes_on=True)
+    store.commit(Work(incidents=(ended,)))
+    assert store.told("webhook") == (ended,), "its end has not been told yet"
+    store.commit(Work(incidents=(replace(ended, story_goes_on=False),)))
     assert store.told("webhook") == ()
 
 

@@ -313,16 +313,19 @@ def test_markdown_and_mentions_mean_nothing_where_they_come_from_the_log() -> No
     assert "http://con_sole_/incidents/a1b2" in said, "our own address stays one"
 
 
-def test_pagerduty_keeps_one_incident_of_its_own_for_each_of_ours(
+def test_pagerduty_keeps_one_incident_of_its_own_for_each_story(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sent = intercepted(monkeypatch, "pagerduty", 202)
     notifier = AppriseNotifier(["pagerduty://integration@key"], console_url="http://console")
     other = replace(OPENED, incident=replace(INCIDENT, id="c3", severity=Severity.CRITICAL))
     notifier.send_together([OPENED, other])
+    part = replace(INCIDENT, id="d4", part_of="c3", finding=replace(FINDING, outcome="pay"))
+    notifier.send(replace(OPENED, incident=part))
     notifier.send(RESOLVED)
     assert [(s["event_action"], s["dedup_key"]) for s in sent] == [
         ("trigger", "a1b2"),
+        ("trigger", "c3"),
         ("trigger", "c3"),
         ("resolve", "a1b2"),
     ]

@@ -284,7 +284,7 @@ def test_a_too_general_incident_ends_in_the_exact_one() -> None:
     story.tick(finding(AC_BKK, score=20.0), finding(AC, score=12.0))
     general = next(i for i in story.incidents if i.id != exact.id)
     assert general.finding.cause == AC
-    assert story.tick(finding(AC_BKK, score=20.0)) == [("merged", "airline=AC")]
+    assert story.tick(finding(AC_BKK, score=20.0)) == [], "one story, which goes on"
     (general,) = (i for i in story.incidents if i.id == general.id)
     assert (general.state, general.merged_into) == (State.RESOLVED, exact.id)
 
@@ -337,7 +337,7 @@ def test_failures_that_begin_after_the_end_reopen_the_incident() -> None:
         story.tick()
     (over,) = story.incidents
     assert over.state is State.RESOLVED
-    assert story.tick(finding(began=story.at)) == [("opened", "airline=AC")]
+    assert story.tick(finding(began=story.at)) == [("regressed", "airline=AC")]
     (again,) = story.incidents
     assert (again.id, again.state, again.resolved_at) == (over.id, State.OPEN, None)
     assert again.worsened_at[-1] == again.updated_at, "a label of that time finds it"
@@ -351,7 +351,7 @@ def test_what_began_between_the_last_sight_and_the_end_reopens_it_too() -> None:
     seen = story.at - TICK
     for _ in range(4):
         story.tick()
-    assert story.tick(finding(began=seen)) == [("opened", "airline=AC")]
+    assert story.tick(finding(began=seen)) == [("regressed", "airline=AC")]
     assert len(story.incidents) == 1
 
 
@@ -401,3 +401,77 @@ def test_news_say_when_and_carry_the_incident_as_it_now_is() -> None:
     assert opened.change is Change.OPENED
     assert opened.at == NOON
     assert opened.incident == story.incidents[0]
+
+
+# One outage, one story
+
+
+LH = Cause.of(carrier="LH")
+LH_GDS = Cause.of(carrier="LH", source="GDS-1A")
+
+
+def test_outcomes_that_fail_of_one_cause_are_one_story() -> None:
+    story = Story()
+    first, second, other = story.news(
+        finding(LH_GDS, outcome="hold", score=30.0),
+        finding(LH, outcome="server_error", score=20.0),
+        finding(AC, outcome="server_error", score=10.0),
+    )
+    assert first.incident.story == second.incident.story == first.incident.id
+    assert other.incident.story == other.incident.id
+    story.news(finding(LH_GDS, outcome="hold"), finding(LH, outcome="server_error"))
+    (third,) = story.news(
+        finding(LH_GDS, outcome="hold"),
+        finding(LH, outcome="server_error"),
+        finding(LH_GDS, outcome="pay", began=story.at - TICK),
+    )
+    assert third.incident.story == first.incident.id, "a story keeps its id"
+
+
+def test_everything_is_a_story_of_its_own() -> None:
+    story = Story()
+    whole, part, also = story.news(
+        finding(Cause.of(), outcome="hold", score=30.0),
+        finding(LH, outcome="pay", score=20.0),
+        finding(Cause.of(), outcome="server_error", score=10.0),
+    )
+    assert (whole.incident.story, part.incident.story) == (whole.incident.id, part.incident.id)
+    assert also.incident.story == whole.incident.id
+
+
+def test_the_same_cause_on_another_day_is_another_story() -> None:
+    story = Story()
+    story.tick(finding(LH, outcome="hold"))
+    for _ in range(6):
+        story.tick()
+    (later,) = story.news(finding(LH, outcome="pay", began=story.at - TICK))
+    assert later.incident.story == later.incident.id
+
+
+def test_the_end_is_told_when_the_whole_story_is_over() -> None:
+    story = Story()
+    hold, pay = finding(LH, outcome="hold", score=30.0), finding(LH, outcome="pay", score=20.0)
+    story.tick(hold, pay)
+    for _ in range(60):  # more than the memory
+        assert story.tick(hold) == []
+    ended = next(i for i in story.incidents if i.finding.outcome == "pay")
+    assert (ended.state, ended.story_goes_on) == (State.RESOLVED, True)
+    for _ in range(3):
+        assert story.tick() == []
+    over = story.news()
+    assert {(n.incident.finding.outcome, n.change) for n in over} == {
+        ("hold", Change.RESOLVED),
+        ("pay", Change.RESOLVED),
+    }
+    assert not any(i.story_goes_on for i in story.incidents)
+    assert story.news() == ()
+
+
+def test_what_comes_back_while_its_story_goes_on_is_no_news() -> None:
+    story = Story()
+    hold, pay = finding(LH, outcome="hold", score=30.0), finding(LH, outcome="pay", score=20.0)
+    story.tick(hold, pay)
+    for _ in range(5):
+        story.tick(hold)
+    assert story.tick(hold, replace(pay, began=story.at - TICK)) == []
+    assert all(i.state is State.OPEN and not i.story_goes_on for i in story.incidents)

@@ -31,7 +31,7 @@ _PARKED_SHOWN = 20
 _RELOAD_SECONDS = 60.0
 _LONGEST_ID = 200
 _FILTERS = (
-    "state", "since", "until", "outcome", "method", "severity", "text", "limit", "after",
+    "state", "since", "until", "outcome", "method", "severity", "story", "text", "limit", "after",
 )  # fmt: skip
 
 
@@ -168,6 +168,7 @@ class Api:
         state, chosen = asked.choice("state", State), asked.choice("method", Method)
         since, until = asked.time("since"), asked.time("until")
         outcome, text = asked.text("outcome"), asked.text("text")
+        story = asked.text("story")
         severity = asked.choice("severity", Severity)
         asked.check()
         if "method" not in request.query_params:
@@ -182,6 +183,7 @@ class Api:
                 outcome=outcome,
                 method=named,
                 severity=severity,
+                story=story,
                 text=text,
                 limit=limit + 1,
                 after=after,

@@ -209,6 +209,7 @@ def _paths() -> dict[str, Any]:
                     _asked("outcome", _FILTER, "Only of this outcome."),
                     _asked("method", words(Method), "Only judged by this method."),
                     _asked("severity", words(Severity), "Only these, at their worst."),
+                    _asked("story", _FILTER, "Only of the story with this id."),
                     _asked("text", _FILTER, "Words of its id, outcome, cause, path or codes."),
                     _asked("limit", _PAGES, "At most so many."),
                     _asked("after", _CURSOR, "Continue there: `next` of the page before."),

@@ -114,7 +114,13 @@ for _schema in (_INCIDENT, _HISTORY):
         "description": "Ticks with data, in a row, that did not see it."
     }
     _schema["properties"]["merged_into"] = maybe(TEXT) | {
-        "description": "The incident that goes on with its story."
+        "description": "The incident that goes on in its place."
+    }
+    _schema["properties"]["story"] = TEXT | {
+        "description": "Id of the first incident of the same outage."
+    }
+    _schema["properties"]["story_goes_on"] = FLAG | {
+        "description": "It is over while its story goes on: its end has not been told yet."
     }
 
 _TICK = closed(
@@ -226,6 +232,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "Notification": closed(
         version={"const": 1},
+        story=TEXT,
         change=words(Change),
         at=TIME,
         link=maybe(TEXT),

@@ -86,7 +86,12 @@ class AlertmanagerNotifier:
     def send_together(self, notifications: Sequence[Notification]) -> None:
         """See `Bundling`. Alertmanager groups by itself; this saves it requests."""
         now = self._now()
-        alerts = [self._alert(n.incident, n.change, now) for n in notifications]
+        alerts = [
+            self._alert(
+                n.incident, n.change, now, now if n.incident.state is State.RESOLVED else now + HOLD
+            )
+            for n in notifications
+        ]
         self._post(alerts)
         for notification, alert in zip(notifications, alerts, strict=True):
             if notification.incident.state is State.RESOLVED:
@@ -102,7 +107,10 @@ class AlertmanagerNotifier:
             for key, (at, alert) in self._resolved.items()
             if abs(now - at) < REPEAT_RESOLVED  # the clock may be set back
         }
-        alerts = [self._alert(incident, Change.UNCHANGED, now) for incident in incidents]
+        # What is over while its story goes on still burns: the story ends as a whole.
+        alerts = [
+            self._alert(incident, Change.UNCHANGED, now, now + HOLD) for incident in incidents
+        ]
         alerts += [alert for _, alert in self._resolved.values()]
         if alerts:
             self._post(alerts)
@@ -110,11 +118,12 @@ class AlertmanagerNotifier:
     def close(self) -> None:
         """See `Notifier`: nothing stays open between messages."""
 
-    def _alert(self, incident: Incident, change: Change, now: datetime) -> dict[str, Any]:
+    def _alert(
+        self, incident: Incident, change: Change, now: datetime, ends: datetime
+    ) -> dict[str, Any]:
         finding = incident.finding
         told = Notification(incident, change, now)
         link = self._wording.link(incident)
-        ends = now if incident.state is State.RESOLVED else now + HOLD
         annotations = {
             "summary": self._wording.title((told,)),
             "description": self._wording.text((told,)),
@@ -129,6 +138,7 @@ class AlertmanagerNotifier:
                 **self._labels,
                 "alertname": "RootCauseIncident",
                 "incident": incident.id,
+                "story": incident.story,
                 "outcome": one_line(finding.outcome),
             },
             "annotations": {name: text for name, text in annotations.items() if text},

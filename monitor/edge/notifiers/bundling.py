@@ -22,7 +22,10 @@ RECHECK = timedelta(minutes=1)
 SILENCED = "silenced: "
 
 _CLOSING = (Change.RESOLVED, Change.MERGED)
-_NEWS_FIRST = (Change.OPENED, Change.WORSENED, Change.REFINED, Change.MERGED, Change.RESOLVED)
+_NEWS_FIRST = (
+    Change.OPENED, Change.REGRESSED, Change.WORSENED, Change.REFINED, Change.MERGED,
+    Change.RESOLVED,
+)  # fmt: skip
 
 Quiet = Callable[[Incident, datetime], tuple[str, datetime] | None]
 """Why nobody is to be told of an incident now, and until when; None: tell."""
@@ -106,7 +109,8 @@ def _wanted(
             wanted = asked and (heard or (not unheard and _concerns(route, incident)))
         else:
             # The first that a receiver hears is "opened", whatever it is.
-            asked = change in route.changes or (not heard and Change.OPENED in route.changes)
+            opens = not heard or change is Change.REGRESSED
+            asked = change in route.changes or (opens and Change.OPENED in route.changes)
             wanted = asked and _concerns(route, incident)
         if wanted:
             kept.append(item)
@@ -170,10 +174,16 @@ def bundled(singles: Sequence[Bundle], route: Route) -> list[Bundle]:
     if route.group_by == "none":
         return list(singles)
     groups: dict[object, list[Bundle]] = {}
+    outcomes: dict[object, str] = {}
     for single in singles:
         (notification,) = single.notifications
-        outcome = notification.incident.finding.outcome if route.group_by == "outcome" else ""
-        groups.setdefault((outcome, notification.at), []).append(single)
+        story = notification.incident.story
+        # A story is never torn: it goes with the outcome that comes first in it.
+        outcome = outcomes.setdefault(
+            (story, notification.at), notification.incident.finding.outcome
+        )
+        by = {"story": story, "outcome": outcome}.get(route.group_by, "")
+        groups.setdefault((by, notification.at), []).append(single)
     return [merged(group) for group in groups.values()]
 
 

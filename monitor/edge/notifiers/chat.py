@@ -103,7 +103,7 @@ class AppriseNotifier:
         self.send_together((notification,))
 
     def send_together(self, notifications: Sequence[Notification]) -> None:
-        """See `Bundling`. Services with keys get each incident by itself."""
+        """See `Bundling`. Services with keys get each story by itself."""
         key = delivery_id(*notifications)
         taken = self._taken.setdefault(key, set())
         while len(self._taken) > _REMEMBERED:
@@ -135,14 +135,21 @@ class AppriseNotifier:
 
     def _tell_each(self, url: str, notifications: Sequence[Notification]) -> bool:
         arrived = True
+        stories: dict[str, list[Notification]] = {}
         for one in notifications:
-            action = "resolve" if one.change in _CLOSING else "trigger"
+            stories.setdefault(one.incident.story, []).append(one)
+        for story, parts in stories.items():
+            action = "resolve" if leading(parts) in _CLOSING else "trigger"
             joint = "&" if "?" in url else "?"
-            keyed = f"{url}{joint}dedup={quote(one.incident.id, safe='')}&action={action}"
-            link = self._wording.link(one.incident)
-            text = part(one) + (f"\n{link}" if link else "")
-            title = self._wording.title((one,))
-            arrived = self._notify(keyed, title, text, self._type((one,))) and arrived
+            keyed = f"{url}{joint}dedup={quote(story, safe='')}&action={action}"
+            link = self._wording.link(parts[0].incident)
+            lines = [
+                f"{one_line(n.incident.finding.outcome)}, {part(n)}" if len(parts) > 1 else part(n)
+                for n in parts
+            ]
+            text = "\n".join([*lines, *([link] if link else [])])
+            title = self._wording.title(parts)
+            arrived = self._notify(keyed, title, text, self._type(parts)) and arrived
         return arrived
 
     def _type(self, notifications: Sequence[Notification]) -> Any:

@@ -1,4 +1,4 @@
-"""Incident changes by mail: text and HTML, one thread of mails per incident."""
+"""Incident changes by mail: text and HTML, one thread of mails per story."""
 
 from __future__ import annotations
 
@@ -88,20 +88,21 @@ class EmailNotifier:
 
     def message(self, *notifications: Notification) -> EmailMessage:
         """The mail. Its Message-ID is the same at every attempt, so servers may drop doubles."""
-        first, title = notifications[0], self._wording.title(notifications)
-        together = len(notifications) > 1
+        title = self._wording.title(notifications)
         mail = EmailMessage(policy=policy.SMTP)
         mail["From"] = self._sender
         mail["To"] = ", ".join(self._recipients)
         mail["Subject"] = title[:_LONGEST_SUBJECT]
         mail["Date"] = format_datetime(max(n.at for n in notifications))
         domain = Address(addr_spec=self._sender).domain or "localhost"
-        threads = [f"<{one_line(n.incident.id)}@{domain}>" for n in notifications]
-        if not together and first.change is Change.OPENED:
+        stories = dict.fromkeys(n.incident.story for n in notifications)
+        threads = [f"<{one_line(story)}@{domain}>" for story in stories]
+        begins = any(n.change is Change.OPENED and not n.incident.part_of for n in notifications)
+        if len(threads) == 1 and begins:
             mail["Message-ID"] = threads[0]
         else:
             mail["Message-ID"] = f"<{delivery_id(*notifications)}@{domain}>"
-            if not together:
+            if len(threads) == 1:
                 mail["In-Reply-To"] = threads[0]
             mail["References"] = " ".join(threads[:_MOST_REFERENCES])
         # Keeps holiday answers from coming back.

@@ -14,7 +14,12 @@ from monitor.edge import documents
 from monitor.edge.notifiers import DeliveryError, link_to
 from monitor.edge.notifiers.message import details, headline
 
-_STYLES = {Change.OPENED: "bold red", Change.WORSENED: "bold red", Change.RESOLVED: "bold green"}
+_STYLES = {
+    Change.OPENED: "bold red",
+    Change.REGRESSED: "bold red",
+    Change.WORSENED: "bold red",
+    Change.RESOLVED: "bold green",
+}
 
 
 class LogNotifier:
@@ -76,6 +81,8 @@ class LogNotifier:
             at=documents.time_text(notification.at),
             message=headline(notification),
             link=link_to(notification.incident, self._console_url),
+            story=notification.incident.story,
+            context=dict(notification.context),
             **documents.incident_summary(notification.incident),
         )
 

@@ -10,6 +10,7 @@ from monitor.edge.wording import cause_text, duration, number, percent, probabil
 
 _HEADLINES = {
     Change.OPENED: "{outcome} is failing: {cause}",
+    Change.REGRESSED: "{outcome} is failing again: {cause}",
     Change.WORSENED: "{outcome} is getting worse: {cause}",
     Change.REFINED: "{outcome} is failing, and more is known of why: {cause}",
     Change.MERGED: "{outcome}, {cause}: goes on as another incident",
@@ -18,11 +19,16 @@ _HEADLINES = {
 }
 
 
+_JOINED = "{outcome} is failing, too: {cause}"
+
+
 def headline(notification: Notification) -> str:
     """One line, for a subject or a title."""
-    finding = notification.incident.finding
+    incident, change = notification.incident, notification.change
+    finding = incident.finding
+    words = _JOINED if incident.part_of and change is Change.OPENED else _HEADLINES[change]
     return one_line(
-        _HEADLINES[notification.change].format(
+        words.format(
             outcome=finding.outcome, cause=cause_text(finding.cause)
         )
     )
@@ -31,9 +37,13 @@ def headline(notification: Notification) -> str:
 MOST_PARTS = 25
 """Parts of a bundle that a message lists."""
 
-_NEWS = (Change.OPENED, Change.WORSENED, Change.REFINED, Change.MERGED, Change.RESOLVED)
+_NEWS = (
+    Change.OPENED, Change.REGRESSED, Change.WORSENED, Change.REFINED, Change.MERGED,
+    Change.RESOLVED,
+)  # fmt: skip
 _TOGETHER = {
     Change.OPENED: "{outcomes} failing: {causes}",
+    Change.REGRESSED: "{outcomes} failing again: {causes}",
     Change.WORSENED: "{outcomes} getting worse: {causes}",
     Change.REFINED: "{outcomes} failing, and more is known of why: {causes}",
     Change.UNCHANGED: "{outcomes} still failing: {causes}",
@@ -43,6 +53,12 @@ _TOGETHER = {
 def leading(notifications: Sequence[Notification]) -> Change:
     """The change that a bundle is about: what opens comes before what ends."""
     return min((n.change for n in notifications), key=lambda c: _NEWS.index(c) if c in _NEWS else 9)
+
+
+def one_story(notifications: Sequence[Notification]) -> str | None:
+    """Id of the story, if they are all of one."""
+    stories = {n.incident.story for n in notifications}
+    return stories.pop() if len(stories) == 1 else None
 
 
 def worst(notifications: Sequence[Notification]) -> Severity:
@@ -58,6 +74,10 @@ def together_headline(notifications: Sequence[Notification]) -> str:
     many = len(outcomes) > 1
     lead, causes = leading(notifications), _causes(notifications)
     named = f"{len(outcomes)} outcomes" if many else outcomes[0]
+    if one_story(notifications):
+        named = enumerated(outcomes)
+        if lead is Change.OPENED and all(n.incident.part_of for n in notifications):
+            return one_line(f"{named} {'are' if many else 'is'} failing, too: {causes}")
     if lead in _TOGETHER:
         text = _TOGETHER[lead].format(outcomes=f"{named} {'are' if many else 'is'}", causes=causes)
     elif lead is Change.RESOLVED:
@@ -68,8 +88,14 @@ def together_headline(notifications: Sequence[Notification]) -> str:
 
 
 def _causes(notifications: Sequence[Notification]) -> str:
-    """Causes in one attribute are listed, as a storm's destinations; others are counted."""
+    """Causes in one attribute are listed, as a storm's destinations; others are counted.
+
+    Those of a story lie in one another: the widest is all of them.
+    """
     causes = [n.incident.finding.cause for n in notifications]
+    for widest in causes if one_story(notifications) else ():
+        if all(cause == widest or cause.narrows(widest) for cause in causes):
+            return cause_text(widest)
     names = {name for cause in causes for name, _ in cause.selector}
     if len(names) == 1 and all(cause.selector for cause in causes):
         values = dict.fromkeys(v for cause in causes for _, vs in cause.selector for v in vs)
@@ -89,7 +115,20 @@ def together_details(notifications: Sequence[Notification]) -> Sequence[tuple[st
         facts.append(("changes", _tally({c.value: counts[c] for c in _NEWS if c in counts})))
     if len(outcomes) > 1:
         facts.append(("outcomes", _tally(outcomes)))
+    if one_story(notifications):
+        facts += dict.fromkeys(known for n in notifications for known in n.context)
     return [(name, one_line(value)) for name, value in facts]
+
+
+def enumerated(names: Sequence[str], most: int = 4) -> str:
+    """Names in a sentence.
+
+    >>> enumerated(["hold"]), enumerated(["hold", "pay"]), enumerated(["a", "b", "c"], 2)
+    ('hold', 'hold and pay', 'a, b and 1 more')
+    """
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _tally(counts: Mapping[str, int]) -> str:
@@ -169,10 +208,13 @@ def details(notification: Notification) -> Sequence[tuple[str, str]]:
         facts.append(("codes", ", ".join(codes)))
     if incident.merged_into:
         facts.append(("goes on as", incident.merged_into))
+    facts += notification.context
     if resolved:
         lasted = (incident.resolved_at or notification.at) - incident.opened_at
         facts.append(("lasted", duration(lasted)))
     facts.append(("incident", incident.id))
+    if incident.part_of:
+        facts.append(("story", incident.part_of))
     return [(name, one_line(value)) for name, value in facts]
 
 

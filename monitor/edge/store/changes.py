@@ -65,17 +65,21 @@ def history(
             (incident.opened_at if kind == "opened" else incident.updated_at, kind)
             for kind in kinds
         ]
-    told = [
-        (
-            n.at,
-            f"merged_into_{n.incident.merged_into}"
-            if n.change is Change.MERGED
-            else n.change.value,
-        )
-        for n in news
-    ]
-    others = [kind for kind in kinds if kind == "reopened" or kind.startswith("severity_")]
+    told = [entry for n in news for entry in _told(n)]
+    said = {kind for _, kind in told}
+    silent = ("reopened", "severity_", "resolved", "merged_into_")
+    others = [kind for kind in kinds if kind.startswith(silent) and kind not in said]
     return incident, [*told, *((incident.updated_at, kind) for kind in others)]
+
+
+def _told(news: Notification) -> list[tuple[datetime, str]]:
+    match news.change:
+        case Change.RESOLVED | Change.MERGED:  # perhaps told later, with the whole story
+            at = news.incident.resolved_at or news.at
+            return [(at, kind) for kind in _ending(news.incident)]
+        case Change.REGRESSED:
+            return [(news.at, "reopened")]
+    return [(news.at, news.change.value)]
 
 
 def acknowledged(stored: Incident) -> Incident:

@@ -197,7 +197,7 @@ class Store(Protocol):
         ...
 
     def told(self, notifier: str) -> tuple[Incident, ...]:
-        """Incidents that are not resolved and of which this notifier has told; oldest first."""
+        """Incidents of which this notifier has told, but no end; oldest first."""
         ...
 
     def outbox(self) -> list[OutboxCount]:

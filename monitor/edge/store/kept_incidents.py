@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select
+from sqlalchemy import ColumnElement, Connection, func, insert, or_, select
 
 from monitor.domain import Incident, Notification, State
 from monitor.edge import documents
@@ -38,13 +38,23 @@ def write(
         connection.execute(insert(tables.audit), rows)
 
 
-def unresolved(connection: Connection, *also: ColumnElement[bool]) -> tuple[Incident, ...]:
+def unresolved(connection: Connection) -> tuple[Incident, ...]:
     """See `Store.open_incidents`."""
+    return _oldest_first(connection, tables.incidents.c.state != State.RESOLVED.value)
+
+
+def burning(connection: Connection, among: ColumnElement[bool]) -> tuple[Incident, ...]:
+    """Those whose end has not been told: they, or their stories, go on."""
+    table = tables.incidents.c
+    # Keys are sorted, written without spaces, and stand once in a document.
+    in_story = table.document.contains('"story_goes_on":true')
+    return _oldest_first(connection, or_(table.state != State.RESOLVED.value, in_story), among)
+
+
+def _oldest_first(connection: Connection, *which: ColumnElement[bool]) -> tuple[Incident, ...]:
     table = tables.incidents.c
     found = connection.execute(
-        select(table.document)
-        .where(table.state != State.RESOLVED.value, *also)
-        .order_by(table.opened_at, table.id)
+        select(table.document).where(*which).order_by(table.opened_at, table.id)
     )
     return tuple(map(_incident, found.scalars()))
 
@@ -160,6 +170,7 @@ def _row(incident: Incident) -> dict[str, Any]:
         "opened_at": incident.opened_at,
         "resolved_at": incident.resolved_at,
         "document": documents.dumps(documents.incident_document(incident)).decode(),
+        "story": incident.story,
     }
 
 

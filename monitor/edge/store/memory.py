@@ -388,7 +388,12 @@ class MemoryStore:
                 for o in self._outbox.values()
                 if o.status == "sent" and o.item.notifier == notifier
             }
-            return tuple(i for i in self.open_incidents() if i.id in known)
+            burning = (
+                i
+                for i in self._incidents.values()
+                if i.id in known and (i.state is not State.RESOLVED or i.story_goes_on)
+            )
+            return tuple(sorted(burning, key=lambda i: (i.opened_at, i.id)))
 
     def outbox(self) -> list[OutboxCount]:
         """See `Store`."""

@@ -86,7 +86,7 @@ def told(connection: Connection, notifier: str) -> tuple[Incident, ...]:
     """See `Store.told`."""
     table = tables.outbox.c
     sent = select(table.incident).where(table.notifier == notifier, table.status == "sent")
-    return kept_incidents.unresolved(connection, tables.incidents.c.id.in_(sent))
+    return kept_incidents.burning(connection, tables.incidents.c.id.in_(sent))
 
 
 def counts(connection: Connection) -> list[OutboxCount]:

@@ -24,6 +24,8 @@ class IncidentQuery:
     method: str | None = None
     """By which it was judged."""
     severity: Severity | None = None
+    story: str | None = None
+    """Id of a story's first incident: all that are part of it."""
     text: str | None = None
     """Words, each of which has to occur (`mentions`)."""
     limit: int | None = None
@@ -48,6 +50,7 @@ class IncidentQuery:
             and self.outcome in (None, incident.finding.outcome)
             and self.method in (None, incident.finding.method.value)
             and (self.severity is None or incident.severity is self.severity)
+            and self.story in (None, incident.story)
             and (after is None or (opened, incident.id) < after)
             and mentions(incident, self.words)
         )

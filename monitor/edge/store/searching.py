@@ -32,6 +32,8 @@ def _question(asked: IncidentQuery) -> Select[Any]:
         query = query.where(table.outcome == asked.outcome)
     if asked.method is not None:
         query = query.where(table.method == asked.method)
+    if asked.story is not None:
+        query = query.where(table.story == asked.story)
     if asked.severity is not None:
         # Keys are sorted, written without spaces, and stand once in a document. Those of the
         # first days have none and mean `info`.

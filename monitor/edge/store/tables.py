@@ -137,6 +137,9 @@ incidents = Table(
     Column("opened_at", Instant, nullable=False),
     Column("resolved_at", Instant),
     Column("document", Text, nullable=False),
+    # Id of the first incident of the same outage.
+    Column("story", String(200)),
+    Index("incidents_story", "story"),
     Index("incidents_newest", "opened_at", "id"),
     Index("incidents_state", "state"),
 )
