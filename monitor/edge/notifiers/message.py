@@ -27,11 +27,7 @@ def headline(notification: Notification) -> str:
     incident, change = notification.incident, notification.change
     finding = incident.finding
     words = _JOINED if incident.part_of and change is Change.OPENED else _HEADLINES[change]
-    return one_line(
-        words.format(
-            outcome=finding.outcome, cause=cause_text(finding.cause)
-        )
-    )
+    return one_line(words.format(outcome=finding.outcome, cause=cause_text(finding.cause)))
 
 
 MOST_PARTS = 25
