@@ -150,6 +150,16 @@ class Nodes:
             out[:, a] = np.where(column == MISSING, missing, node)
         return out
 
+    def born(
+        self, attribute: int, first: np.datetime64, last: np.datetime64
+    ) -> list[tuple[int, np.datetime64]]:
+        """Codes of the values that became nodes in slices from `first` to `last`, and when."""
+        since = self._since[attribute]
+        inside = (since >= first.astype(np.int64)) & (since <= last.astype(np.int64))
+        return [
+            (int(code), since[code].astype("datetime64[us]")) for code in np.flatnonzero(inside)
+        ]
+
     def number(self, attribute: int, code: int) -> int:
         """Node number of one value, as of now."""
         if code == MISSING:

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
-from monitor.domain import MISSING, OTHER, Cause, Edge, Incident, Settings, State, utc
+from monitor.domain import (
+    MISSING,
+    OTHER,
+    Cause,
+    Edge,
+    Incident,
+    Settings,
+    State,
+    datetime64,
+    utc,
+)
 from monitor.encoding import Coded
 from monitor.naming import Naming
 from monitor.vocabulary import MISSING_TEXT, OTHER_TEXT
@@ -23,6 +33,10 @@ MOST_NODES = 16
 MOST_CHANGES = 20
 """Edges that came, and edges that went, told of one incident."""
 MOST_EXAMPLES = 10
+MOST_NEW = 5
+"""Values, and links, that were new just before an incident."""
+JUST_BEFORE = timedelta(hours=2)
+"""So long before an incident began, what is new may have to do with it."""
 MOST_GONE = 2000
 """Edges remembered after they went; the newest."""
 _MOST_HOPS = 4
@@ -63,6 +77,16 @@ class Gone:
 
 
 @dataclass(frozen=True, slots=True)
+class NewValue:
+    """A value that the log did not have, or hardly had, before."""
+
+    node: str
+    """``attribute=value``."""
+    at: datetime
+    """Start of the slice in which it became frequent enough to be a node."""
+
+
+@dataclass(frozen=True, slots=True)
 class Example:
     """Failing rows that agree in the columns shown."""
 
@@ -86,6 +110,10 @@ class Exhibit:
     columns: tuple[str, ...] = ()
     """Attributes that the configuration allows to be shown in examples."""
     examples: tuple[Example, ...] = ()
+    new_values: tuple[NewValue, ...] = ()
+    """Values that came just before it began, those of attributes with few values first."""
+    new_links: tuple[Link, ...] = ()
+    """Of `came`, the edges that appeared just before it began."""
 
 
 @dataclass(slots=True)
@@ -231,6 +259,8 @@ class Exhibition:
         went = [g for g in self._gone.values() if g.source in nodes or g.target in nodes]
         came.sort(key=_strongest)
         went.sort(key=_strongest)
+        eve = finding.began - JUST_BEFORE
+        new_links = [c for c in came if c.since is not None and eve < c.since <= finding.began]
         return Exhibit(
             at=at,
             links=tuple(n for n in near if n.source in nodes and n.target in nodes),
@@ -238,7 +268,24 @@ class Exhibition:
             went=tuple(went[:MOST_CHANGES]),
             columns=tuple(name for _, name in self._columns),
             examples=self._examples(incident, naming, window),
+            new_values=self._new_values(eve, finding.began, naming),
+            new_links=tuple(new_links[:MOST_NEW]),
         )
+
+    def _new_values(self, eve: datetime, began: datetime, naming: Naming) -> tuple[NewValue, ...]:
+        """Attributes with few values first: a new release says more than a new customer."""
+        attributes = [
+            (len(naming.nodes.codes[a]), a)
+            for a, attribute in enumerate(self._settings.schema.attributes)
+            if not attribute.is_code  # a new code is a symptom
+        ]
+        names, text = naming.schema.names, naming.vocabulary.text
+        found = [
+            NewValue(f"{names[a]}={text(a, code)}", utc(at))
+            for _, a in sorted(attributes)
+            for code, at in naming.nodes.born(a, datetime64(eve), datetime64(began))
+        ]
+        return tuple(found[:MOST_NEW])
 
     def _examples(
         self, incident: Incident, naming: Naming, window: Sequence[Coded]

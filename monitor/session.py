@@ -34,6 +34,7 @@ from monitor.edge.blobs import (
     slice_from_bytes,
     slice_to_bytes,
 )
+from monitor.edge.context import new_before, seen_before, symptoms
 from monitor.edge.digesting import Digesting, Due
 from monitor.edge.documents import (
     diagnosis_document,
@@ -292,8 +293,31 @@ class Session:
             )
         )
         report = self.settings.detection.report
-        self._news += [n for n in tick.news if n.incident.finding.method is report]
+        self._news += [
+            self._in_context(n, tick.incidents)
+            for n in tick.news
+            if n.incident.finding.method is report
+        ]
         return newest
+
+    def _in_context(self, news: Notification, known: tuple[Incident, ...]) -> Notification:
+        """With what else is known of what opens.
+
+        A store that is away says nothing of the past: the news itself is worth more.
+        """
+        if news.change not in (Change.OPENED, Change.REGRESSED):
+            return news
+        incident = news.incident
+        context: dict[str, str] = {}
+        if incident.part_of:
+            context["symptoms"] = symptoms(incident, known)
+        with suppress(StoreError):
+            if before := seen_before(self.store, incident, self._incidents.values()):
+                context["seen before"] = before.told(news.at)
+        exhibit = self._material.exhibits.get(incident.id)
+        if exhibit is not None and (new := new_before(exhibit)):
+            context["just before"] = new
+        return replace(news, context=tuple(context.items()))
 
     def _heed_verdicts(self) -> None:
         """What operators judged false was noise, and raises the bar; told once is enough.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from monitor.edge.documents import Document, time_from, time_text
-from monitor.exhibits import Example, Exhibit, Gone, Link
+from monitor.exhibits import Example, Exhibit, Gone, Link, NewValue
 
 
 def exhibit_document(exhibit: Exhibit) -> Document:
@@ -24,6 +24,8 @@ def exhibit_document(exhibit: Exhibit) -> Document:
             {"values": list(e.values), "rows": e.rows, "newest": time_text(e.newest)}
             for e in exhibit.examples
         ],
+        "new_values": [{"node": v.node, "at": time_text(v.at)} for v in exhibit.new_values],
+        "new_links": [_link(link) for link in exhibit.new_links],
     }
 
 
@@ -42,6 +44,11 @@ def exhibit_from(document: Mapping[str, Any]) -> Exhibit:
             Example(tuple(e["values"]), e["rows"], time_from(e["newest"]))
             for e in document["examples"]
         ),
+        # Not in documents of older releases.
+        new_values=tuple(
+            NewValue(v["node"], time_from(v["at"])) for v in document.get("new_values", ())
+        ),
+        new_links=tuple(map(_link_from, document.get("new_links", ()))),
     )
 
 

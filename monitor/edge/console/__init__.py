@@ -21,6 +21,7 @@ from monitor.edge.console import explore_page, incident_page, picture
 from monitor.edge.console.charts import chart
 from monitor.edge.console.health import health
 from monitor.edge.console.reports import Report
+from monitor.edge.context import VERDICTS, Before
 from monitor.edge.exploring import Answer, Question
 from monitor.edge.silences import Hush, Silence, described, until
 from monitor.edge.status import Status
@@ -46,12 +47,6 @@ _SPARK_HEIGHT, _CHART_HEIGHT = 44, 290
 
 SHOWN = 30
 """Incidents on the overview."""
-
-VERDICTS = {
-    Verdict.TRUE: "a true incident",
-    Verdict.FALSE: "a false alarm",
-    Verdict.EXPECTED: "true, but expected",
-}
 
 _STATES = {
     400: "That cannot be done",
@@ -110,6 +105,9 @@ class Story:
     """Why nobody is told of it now."""
     course: Sequence[Point] = ()
     exhibit: Exhibit | None = None
+    symptoms: Sequence[Incident] = ()
+    """The other incidents of the same outage."""
+    before: Before | None = None
 
 
 class Console:
@@ -247,6 +245,7 @@ class Console:
             runbook=incident_page.runbook(status, finding.outcome),
             match="\n".join(incident_page.matching(incident)),
             verdicts=VERDICTS,
+            before=story.before and story.before.told(incident.opened_at),
         )
 
     def silences(

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Route
 
 from monitor.domain import Incident, with_result
 from monitor.edge.console import SHOWN, Console, Overview, Story, Viewer, reports
+from monitor.edge.context import seen_before
 from monitor.edge.exploring import Explorer
 from monitor.edge.http.api import Api
 from monitor.edge.http.exploring import asked
@@ -121,6 +122,10 @@ class Pages:
             hush=self._api.hush(found),
             course=store.course(found.id),
             exhibit=store.exhibit(found.id),
+            symptoms=worst_first(
+                i for i in store.incidents(IncidentQuery(story=found.story)) if i.id != found.id
+            ),
+            before=seen_before(store, found),
         )
         near = request.query_params.get("zoom") == "incident"
         return self._console.incident(self.viewer(request), self._state.status, story, near)

@@ -60,11 +60,16 @@ EVERY_INCIDENT = IncidentQuery()
 
 
 def worst_first(incidents: Iterable[Incident]) -> list[Incident]:
-    """As lists for people have them: what is not over, then by severity, then the newest."""
-    return sorted(
+    """As lists for people have them: what is not over, then by severity, then the newest.
+
+    The incidents of a story stand together, where the first of them does.
+    """
+    order = sorted(
         sorted(incidents, key=lambda i: (i.opened_at, i.id), reverse=True),
         key=lambda i: (i.state is State.RESOLVED, -i.severity.rank),
     )
+    place = {story: n for n, story in enumerate(dict.fromkeys(i.story for i in order))}
+    return sorted(order, key=lambda i: place[i.story])
 
 
 def mentions(incident: Incident, words: Iterable[str]) -> bool:
