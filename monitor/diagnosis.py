@@ -519,7 +519,7 @@ class Monitor:
 
     def _fresh_late(self, o: int, selector: Selector) -> bool:
         """Rows that came late since the last tick hold a failure of the cause."""
-        return any((match(c, selector) & c.slice.failed[:, o]).any() for c in self._late)
+        return any((match(c.local, selector) & c.slice.failed[:, o]).any() for c in self._late)
 
     def _code_model(self, o: int) -> CodeModel | None:
         if self._codes is None or self.baseline is None or o in self._counted:

@@ -100,8 +100,10 @@ def attribute(
     if (nats <= bars).all() and not told.any():
         return Attribution((), peaks, 0.0)
     leaves = leaves_of(screen, candidates)
-    search = Search(leaves, candidates, screen.told, min_failures, max_causes, floor)
-    search.symptoms(np.array([_names_one_of(c.selector, empty) for c in candidates]))
+    coded = np.array(
+        [codes is not None and codes.attribute in dict(c.selector) for c in candidates]
+    )
+    search = Search(leaves, candidates, screen.told, coded, min_failures, max_causes, floor)
     chosen, fit = search.best()
     suspects = []
     for c in chosen:
@@ -144,10 +146,6 @@ def _suspect(
     rivals = [(o.selector, o.nats - o.price) for o in candidates if o is not mine]
     rivals = sorted((r for r in rivals if r[1] > 0), key=lambda r: -r[1])[:RIVALS]
     return Suspect(mine.selector, int(at[0]), score, p_value, q_value, tuple(rivals))
-
-
-def _names_one_of(selector: Selector, nodes: frozenset[tuple[int, int]]) -> bool:
-    return any((a, n) in nodes for a, numbers in selector for n in numbers)
 
 
 def _kin(one: Candidate, other: Candidate) -> bool:

@@ -48,11 +48,11 @@ def locate(suspect: Suspect, screen: Screen) -> None:
         share = screen.code_shares(max(*numbers, codes.share.shape[1] - 1) + 1)
         share = share[:, list(numbers)].sum(axis=1)
     counts = np.zeros((3, len(slices)))
-    suspect.matches = [match(coded, suspect.selector) for coded in slices]
+    suspect.matches = [match(coded.local, suspect.selector) for coded in slices]
     for i, (coded, hit) in enumerate(zip(slices, suspect.matches, strict=True)):
         failing = screen.tables.failing(i, screen.outcome)
         counts[0, i] = coded.slice.weight[failing[hit[failing]]].sum()
-        rows = np.flatnonzero(match(coded, named) if numbers else hit)
+        rows = np.flatnonzero(match(coded.local, named) if numbers else hit)
         fair = screen.fair[i][rows]
         if numbers:
             fair = fair * share[screen.parent_of(coded.local[rows], len(share))]

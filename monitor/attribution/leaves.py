@@ -25,7 +25,8 @@ class Leaves:
 
     observed: np.ndarray  # (leaves,)
     expected: np.ndarray  # (leaves,)
-    exposure: np.ndarray  # (leaves,) events
+    exposure: np.ndarray  # (leaves,) events, divided among codes as what is expected of them
+    events: np.ndarray  # (leaves,) events, any of which may fail with the leaf's code
     band: np.ndarray  # (leaves,) ascending; 0 is the newest
     member: np.ndarray  # (candidates, leaves) bool
     bands: int
@@ -42,7 +43,7 @@ class Leaves:
 
 
 _Part = tuple[np.ndarray, np.ndarray]
-"""Patterns of some rows, as bits, and their failures, expectations and events, (3, rows)."""
+"""Patterns of some rows, as bits, and their failures, expectations, exposure, events, (4, rows)."""
 
 
 def leaves_of(screen: Screen, candidates: Sequence[Candidate]) -> Leaves:
@@ -76,10 +77,10 @@ def leaves_of(screen: Screen, candidates: Sequence[Candidate]) -> Leaves:
     new = np.flatnonzero(
         np.append(True, np.diff(key) != 0) | np.append(True, np.diff(band_of) != 0)
     )
-    observed, expected, exposure = np.add.reduceat(amounts[:, order], new, axis=1)
+    observed, expected, exposure, events = np.add.reduceat(amounts[:, order], new, axis=1)
     shifts = np.arange(count, dtype=np.uint64)[:, None]
     member = (key[new] >> shifts & np.uint64(1)).astype(bool)
-    return Leaves(observed, expected, exposure, band_of[new], member, len(horizons))
+    return Leaves(observed, expected, exposure, events, band_of[new], member, len(horizons))
 
 
 def _summed(key: np.ndarray, amounts: np.ndarray, nobody: np.uint64) -> tuple[np.ndarray, ...]:
@@ -103,10 +104,10 @@ def _parts(
     piece, failing = screen.tables.slices[s], screen.tables.failing(s, screen.outcome)
     weight = piece.exposure.astype(float)
     fair = weight * screen.fair[s]
-    lost = np.zeros((3, len(failing)))
+    lost = np.zeros((4, len(failing)))
     lost[0] = piece.slice.weight[failing]
     if coded is None or screen.codes is None:
-        yield pattern, np.array([0 * weight, fair, weight])
+        yield pattern, np.array([0 * weight, fair, weight, weight])
         yield pattern[failing], lost
         return
     yield pattern[failing] & coded[piece.local[failing, screen.codes.attribute]], lost
@@ -117,7 +118,8 @@ def _parts(
     for bits, part in zip(
         (*coded[names], coded[0]), (*share.T, 1 - share.sum(axis=1)), strict=True
     ):
-        yield pattern & bits, np.array([0 * weight, fair, weight]) * part[parent]
+        mine = part[parent]
+        yield pattern & bits, np.array([0 * weight, fair * mine, weight * mine, weight])
 
 
 def _bits(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 
@@ -97,6 +97,7 @@ class Screen:
         empty: frozenset[tuple[int, int]] = frozenset(),
     ) -> None:
         self.empty = empty
+        self._rows_missing: dict[tuple[int, int], list[np.ndarray]] = {}
         self.outcome, self.tables, self.layout = outcome, tables, tables.layout
         self.scatter, self.min_failures, self.floor, self.codes = (
             scatter,
@@ -141,7 +142,7 @@ class Screen:
         """Expect of an ended cause's rows what they did, so that they are no news again."""
         slices, horizons = self.tables.slices, np.array(self.tables.horizons)
         rows = [
-            np.flatnonzero(match(c, episode.selector))
+            np.flatnonzero(match(c.local, episode.selector))
             if c.slice.start < episode.until
             else np.zeros(0, np.int64)
             for c in slices
@@ -247,8 +248,35 @@ class Screen:
         ranked = sorted(
             unique.values(), key=lambda c: (bool(c.selector), not c.known, c.price - c.nats)
         )
-        near = [c for c in ranked if not c.selector or c.known or c.price - c.nats < CONSTANTS.near]
-        return near[: CONSTANTS.candidates]
+        near = (c for c in ranked if not c.selector or c.known or c.price - c.nats < CONSTANTS.near)
+        causes = (c for c in near if not self._is_symptom(c.selector))
+        return list(islice(causes, CONSTANTS.candidates))
+
+    def _is_symptom(self, named: Selector) -> bool:
+        """Whether it names a missing value where most of such rows failed.
+
+        That is what failing leaves behind: what makes rows fail is there before they do.
+        """
+        code = None if self.codes is None else self.codes.attribute
+        plain = tuple(part for part in named if part[0] != code)
+        missing = [(a, n) for a, n in self.empty if n in dict(plain).get(a, ())]
+        if not missing:
+            return False
+        failed = events = 0.0
+        for piece, rows in zip(self.tables.slices, self._missing(*missing[0]), strict=True):
+            mine = rows[match(piece.local[rows], plain)]
+            failed += piece.slice.weight[mine] @ piece.slice.failed[mine, self.outcome]
+            events += piece.exposure_of(mine).sum()
+        return 2 * failed > events
+
+    def _missing(self, attribute: int, number: int) -> list[np.ndarray]:
+        """Rows of each slice that miss a value."""
+        node = attribute, number
+        if node not in self._rows_missing:
+            self._rows_missing[node] = [
+                np.flatnonzero(piece.local[:, attribute] == number) for piece in self.tables.slices
+            ]
+        return self._rows_missing[node]
 
     def _priced(self, named: Selector) -> Candidate:
         """A selector that the screen did not come upon; its parts say how it scatters."""

@@ -44,6 +44,7 @@ class Search:
         leaves: of the candidates.
         candidates: everything is the first.
         told: excess of everything that is known, by horizon.
+        coded: (candidates,) whether each names an error code.
         min_failures: fewer are never a cause.
         limit: causes at most.
         floor: failures expected of any cause at least. Where there is one, failures are counted,
@@ -55,6 +56,7 @@ class Search:
         leaves: Leaves,
         candidates: Sequence[Candidate],
         told: np.ndarray,
+        coded: np.ndarray,
         min_failures: int,
         limit: int,
         floor: float = 0.0,
@@ -69,8 +71,8 @@ class Search:
         self._member = member
         self._o = leaves.sums(member, o)  # (candidates, bands)
         self._e = leaves.sums(member, leaves.expected).cumsum(axis=1)
-        self._n = leaves.sums(member, leaves.exposure)
-        self._able = np.ones(len(candidates), bool)
+        self._exposure = np.where(coded[:, None], leaves.events, leaves.exposure)
+        self._n = leaves.sums(member * self._exposure, np.ones(len(o)))
         self._floor = floor
         self._size = 1 / CONSTANTS.leaf_spread**2
         self._base = log_likelihood(o, leaves.expected, self._size)
@@ -116,7 +118,7 @@ class Search:
         if adds is False:
             return ratio, False
         share = (np.maximum(self._o[c] - fair, 0.0) / np.maximum(self._n[c], 1e-9))[band]
-        added = 1.0 + share * leaves.exposure[at] / np.maximum(others, 1e-12)
+        added = 1.0 + share * self._exposure[c, at] / np.maximum(others, 1e-12)
         if adds is None:
             both = [log_likelihood(o, others * e, self._size).sum() for e in (ratio, added)]
             adds = bool(both[1] > both[0])
@@ -215,19 +217,9 @@ class Search:
     def _without_everything(fit: Fit) -> np.ndarray:
         return np.asarray(fit.mean / fit.effects.get(EVERYTHING, 1.0))
 
-    def symptoms(self, empty: np.ndarray) -> None:
-        """Rule out candidates that name a missing value where most of such rows failed.
-
-        That is what failing leaves behind: what makes rows fail is there before they do.
-
-        Args:
-            empty: (candidates,) whether each names one.
-        """
-        self._able = ~(empty & (2 * self._o.sum(axis=1) > self._n.sum(axis=1)))
-
     def _promising(self, chosen: list[int], fit: Fit) -> list[int]:
         """The candidates that stand out, and of them those with the highest gain."""
-        among = np.array([c for c in np.flatnonzero(self._able) if c not in chosen], int)
+        among = np.array([c for c in range(len(self._price)) if c not in chosen], int)
         if not len(among):
             return []
         stands = (self.standing(fit, among).nats > 0).any(axis=0)

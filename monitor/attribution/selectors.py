@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from monitor.encoding import Coded
-
 Selector = tuple[tuple[int, tuple[int, ...]], ...]
 """Per attribute that is named, ascending: the node numbers that its value may have; () is
 everything. `monitor.domain.Cause` is the same in words, `monitor.baseline.Codes` by code."""
@@ -24,10 +22,10 @@ def narrows(narrow: Selector, wide: Selector) -> bool:
     return all(a in mine and set(mine[a]) <= set(numbers) for a, numbers in wide)
 
 
-def match(coded: Coded, chosen: Selector) -> np.ndarray:
-    """Which rows of a slice have a named value of every named attribute, (m,) bool."""
-    hit = np.ones(len(coded.local), bool)
+def match(local: np.ndarray, chosen: Selector) -> np.ndarray:
+    """Which rows (m, attributes) of node numbers have one that is named, of each, (m,) bool."""
+    hit = np.ones(len(local), bool)
     for attribute, numbers in chosen:
-        column = coded.local[:, attribute]
+        column = local[:, attribute]
         hit &= column == numbers[0] if len(numbers) == 1 else np.isin(column, numbers)
     return hit
