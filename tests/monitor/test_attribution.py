@@ -234,10 +234,10 @@ def test_rows_match_when_every_attribute_has_a_named_value() -> None:
     nodes = Nodes(len(SCHEMA.attributes), WINDOW)
     (one,) = coded(Town().slices(1), nodes)
     office, airline = one.local[:, 0] == 2, one.local[:, 1] == 1
-    np.testing.assert_array_equal(match(one, ((0, (2,)), (1, (1,)))), office & airline)
+    np.testing.assert_array_equal(match(one.local, ((0, (2,)), (1, (1,)))), office & airline)
     several = np.isin(one.local[:, 0], (1, 2))
-    np.testing.assert_array_equal(match(one, ((0, (1, 2)), (1, (1,)))), several & airline)
-    assert match(one, ()).all()
+    np.testing.assert_array_equal(match(one.local, ((0, (1, 2)), (1, (1,)))), several & airline)
+    assert match(one.local, ()).all()
 
 
 AC = ((1, (1,)),)
