@@ -46,6 +46,7 @@ class Worker:
         lose: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._pipeline, self._state, self._outbox, self._now = pipeline, state, outbox, now
+        outbox.pace.falls_behind()  # until the first pass has shown what there is
         self._heartbeat, self._lose = heartbeat, lose
         if heartbeat is not None:
             pipeline.beginning = heartbeat.begins
@@ -89,6 +90,7 @@ class Worker:
         try:
             job()
             state.store.lease()  # a pass that commits nothing says nothing of the store
+            self._show_incidents()  # operators are at work between two ticks, too
         except SourceError as error:
             if not state.status.source_trouble:  # once, not at every poll
                 _log.error("the source cannot be read", error=str(error))
@@ -106,6 +108,9 @@ class Worker:
             self._step_began = None
             metrics.source(self._pipeline.source.status())
         self._publish([])
+        if self._flow() is not Flow.CATCHING_UP:
+            self._outbox.pace.catches_up()
+            metrics.catching_up(False)
         return True
 
     def _publish(self, ticks: list[Tick]) -> None:
@@ -120,10 +125,11 @@ class Worker:
             metrics.watermark(utc(watermark), self._now())
             changes["watermark"] = utc(watermark)
         if ticks:
+            if self._is_past(ticks[-1].diagnosis.at):
+                self._outbox.pace.falls_behind()
+                metrics.catching_up(True)
             changes["diagnosis"] = ticks[-1].diagnosis
-            report = self._pipeline.config.settings.detection.report
-            metrics.incidents(i for i in state.store.open_incidents() if i.finding.method is report)
-            metrics.judged(verdict.value for verdict in state.store.labels().values())
+            self._show_incidents()
             _log.info(
                 "tick",
                 at=ticks[-1].diagnosis.at.isoformat(),
@@ -137,6 +143,18 @@ class Worker:
             if self._heartbeat is not None:
                 self._heartbeat.done(f"tick of {ticks[-1].diagnosis.at.isoformat()}")
         state.change(**changes)
+
+    def _show_incidents(self) -> None:
+        store, metrics = self._state.store, self._state.metrics
+        report = self._pipeline.config.settings.detection.report
+        known = [i for i in store.open_incidents() if i.finding.method is report]
+        metrics.incidents(known, self._outbox.hushed(known))
+        metrics.judged(verdict.value for verdict in store.labels().values())
+
+    def _is_past(self, at: datetime) -> bool:
+        """Whether a slice that ended then should have been judged before the last one."""
+        window = self._pipeline.config.settings.window
+        return self._now() - at > 2 * window.slice_length + window.allowed_lateness
 
     def _fails(self, reason: str) -> None:
         if self._heartbeat is not None:

@@ -89,6 +89,8 @@ class Hush:
 
     reason: str
     until: datetime
+    kind: str = "silenced"
+    """Or ``maintenance``."""
 
 
 def length_of_time(text: str) -> timedelta:
@@ -138,8 +140,12 @@ class Silencer:
 
     def __call__(self, incident: Incident, now: datetime) -> tuple[str, datetime] | None:
         """As `bundling.Quiet`."""
-        found = hushed(incident, self._look(now), self.windows, now)
+        found = self.hush(incident, now)
         return None if found is None else (found.reason, found.until)
+
+    def hush(self, incident: Incident, now: datetime) -> Hush | None:
+        """What keeps it quiet."""
+        return hushed(incident, self._look(now), self.windows, now)
 
     def count(self, now: datetime) -> int:
         """Silences and windows that hold."""
@@ -183,7 +189,7 @@ def hushed(
     for window in windows:
         ends = until(window, now)
         if ends is not None and all_hold(window.matchers, incident):
-            found.append(Hush(_said("maintenance", window.note), ends))
+            found.append(Hush(_said("maintenance", window.note), ends, "maintenance"))
     return max(found, key=lambda hush: hush.until, default=None)
 
 

@@ -393,6 +393,34 @@ def test_people_are_told_of_what_began_and_ended_meanwhile_once() -> None:
 # Silences, as the outbox sees them
 
 
+def test_what_was_over_before_the_log_was_caught_up_with_is_no_news() -> None:
+    watch = Watch(Told(), Route())
+    watch.clock.now = NOON + 20 * HALF_HOUR
+    watch.outbox.pace.falls_behind()
+    watch.tick(changed(Change.OPENED), changed(Change.OPENED, id="c3d4"))
+    watch.tick(changed(Change.WORSENED, NOON + HALF_HOUR, id="c3d4"))
+    watch.tick(changed(Change.RESOLVED, NOON + 2 * HALF_HOUR))
+    assert watch.notifier.seen == [], "nobody knows yet what of it still holds"
+    watch.outbox.pace.catches_up()
+    watch.outbox.deliver()
+    (news,) = watch.notifier.seen
+    assert (news.incident.id, news.change) == ("c3d4", Change.OPENED)
+    # What happens from now on is told change by change.
+    for i, change in enumerate((Change.WORSENED, Change.RESOLVED)):
+        watch.tick(changed(change, NOON + (21 + i) * HALF_HOUR, id="c3d4"))
+    assert [n.change for n in watch.notifier.seen[1:]] == [Change.WORSENED, Change.RESOLVED]
+
+
+def test_a_log_that_is_never_caught_up_with_is_told_of_late() -> None:
+    watch = Watch(Told(), Route())
+    watch.outbox.pace.falls_behind()
+    watch.tick(changed(Change.OPENED))
+    assert watch.notifier.seen == []
+    watch.clock.now += timedelta(hours=1)
+    watch.outbox.deliver()
+    assert [n.change for n in watch.notifier.seen] == [Change.OPENED]
+
+
 def test_a_silenced_incident_is_told_when_the_silence_ends_and_it_still_burns() -> None:
     until = NOON + timedelta(hours=2)
 
@@ -403,6 +431,7 @@ def test_a_silenced_incident_is_told_when_the_silence_ends_and_it_still_burns() 
     watch.tick(OPENED)
     assert watch.notifier.seen == []
     assert [i.error for i in watch.store.due(until)] == ["silenced: silence 7 by lead"]
+    assert watch.fates() == {"held": 1}, "no receiver is out of reach"
     while watch.clock.now < until:
         watch.outbox.deliver()
         assert watch.notifier.seen == []

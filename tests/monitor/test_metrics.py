@@ -253,6 +253,17 @@ def test_the_worst_incidents_have_series_of_their_own_by_id_and_no_more_than_the
     assert value(many, "incident_opened_timestamp_seconds", incident="small", outcome="pay") is None
     assert value(many, "incidents", state="open") == 2
     assert value(many, "unresolved_incidents", severity="critical") == 1
+    many.incidents(
+        [
+            incident("small", State.OPEN),
+            incident("hushed", State.OPEN),
+            incident("planned", State.OPEN),
+            incident("taken", State.ACKNOWLEDGED),
+        ],
+        {"hushed": "silenced", "planned": "maintenance", "taken": "silenced"},
+    )
+    states = ("open", "silenced", "maintenance", "acknowledged")
+    assert [value(many, "incidents", state=state) for state in states] == [1, 1, 1, 1]
     many.incidents([])
     assert value(many, "incident_severity", incident="bad", outcome="pay") is None
 

@@ -118,6 +118,7 @@ def test_a_silence_ended_early_lets_what_burns_through_within_a_minute() -> None
     news = (Notification(INCIDENT, Change.OPENED, NOON),)
     store.commit(Work(incidents=(INCIDENT,), notifications=news, notifiers=("told",)))
     assert outbox.deliver() == 0
+    assert outbox.hushed([INCIDENT]) == {INCIDENT.id: "silenced"}
     assert store.open_incidents() == (INCIDENT,), "tracked all the same"
     store.expire_silence(silence.id, NOON + timedelta(seconds=20), "maria")
     now = NOON + timedelta(minutes=1)

@@ -68,7 +68,10 @@ def receiver() -> Iterator[Receiver]:
 
 
 class Platform:
-    """Three days of bookings, half hour by half hour; one airline fails on the last evening."""
+    """Three days of bookings, half hour by half hour.
+
+    One airline fails on the last evening; another did on the day before.
+    """
 
     def __init__(self, folder: Path, receiver: Receiver) -> None:
         self.folder, self.logs = folder, folder / "logs"
@@ -82,7 +85,12 @@ class Platform:
             "outage", "airline_maintenance", self.at(130), self.at(143), "reserve",
             strikes=cause, strength=0.5, accept=(cause,),
         )  # fmt: skip
-        self.world = world.having([outage])
+        past = Cause.of(airline=world.texts("airline")[1])
+        over = Planned(
+            "over", "airline_maintenance", self.at(64), self.at(72), "reserve",
+            strikes=past, strength=0.6, accept=(past,),
+        )  # fmt: skip
+        self.world = world.having([over, outage])
         self.written = 0
         (folder / "secret").write_text(SECRET)
         self.port = free_port()
@@ -205,7 +213,11 @@ def test_a_day_in_the_life_of_the_daemon(
     daemon = launched(platform)
     daemon.until_ready()
     daemon.until_ticked(98)
-    assert receiver.heard == [], "two quiet days"
+    daemon.until("caught up", lambda: daemon.metric("catching_up") == 0)
+    over = daemon.get("/api/v1/incidents?state=resolved")
+    assert over is not None
+    assert over.json()["incidents"], "an outage of yesterday is on record"
+    assert receiver.heard == [], "and no news"
 
     # Files go on appearing, and with them an outage.
     platform.appear(100, platform.slices)

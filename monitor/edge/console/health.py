@@ -135,6 +135,8 @@ def _notifiers(outbox: Sequence[OutboxCount], failing: set[str]) -> list[Part]:
     for name, by_status in sorted(counts.items()):
         parked, pending = by_status.get("parked", 0), by_status.get("pending", 0)
         told = f"{number(pending)} waiting, {number(by_status.get('sent', 0))} sent"
+        if held := by_status.get("held", 0):
+            told += f", {number(held)} held back"
         if parked:
             state, word = "bad" if name in failing else "unsure", f"{number(parked)} given up"
             parts.append(Part(f"Notifier {name}", state, word, told))

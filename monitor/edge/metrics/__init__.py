@@ -123,6 +123,9 @@ class Metrics:
             registry=self.registry,
         )
         self._leading = gauge("leader", "1 while this process leads, 0 while it stands by.")
+        self._catching_up = gauge(
+            "catching_up", "1 while what is read happened long ago, 0 when all has been read."
+        )
         self._takeovers = counter("takeovers", "How often this process began to lead.")
         self._store_up = gauge("store_up", "1 when the store answered last, else 0.")
         self._store_failures = counter(
@@ -156,6 +159,10 @@ class Metrics:
         if leading:
             self._takeovers.inc()
         self._leading.set(leading)
+
+    def catching_up(self, behind: bool) -> None:
+        """What is read happened long ago, or all has been read."""
+        self._catching_up.set(behind)
 
     def store(self, trouble: Trouble | None) -> None:
         """The store answered (None), or what was wrong with it."""
@@ -198,13 +205,15 @@ class Metrics:
             findings=tuple(findings[: self._top]),
         )
 
-    def incidents(self, incidents: Iterable[Incident]) -> None:
-        """The incidents that are not resolved, as they stand now."""
+    def incidents(
+        self, incidents: Iterable[Incident], hushed: Mapping[str, str] | None = None
+    ) -> None:
+        """The incidents that are not resolved, as they stand now, and which nobody hears of."""
         worst = sorted(
             incidents,
             key=lambda i: (-i.severity.rank, i.latest.expected - i.latest.observed, i.id),
         )
-        self._swap(incidents=tuple(worst))
+        self._swap(incidents=tuple(worst), hushed=hushed or {})
 
     def judged(self, verdicts: Iterable[str]) -> None:
         """The operators' last verdicts on all incidents that have one."""
@@ -247,7 +256,7 @@ class Metrics:
         self._notified.labels(notifier, result).inc(times)
 
     def outbox(self, counts: Mapping[tuple[str, str], int]) -> None:
-        """Notifications that wait (pending) or were given up (parked), by notifier."""
+        """Notifications that wait (pending, held) or were given up (parked), by notifier."""
         self._swap(outbox=dict(counts))
 
     def tick_missed(self) -> None:

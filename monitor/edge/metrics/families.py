@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from prometheus_client.core import InfoMetricFamily, Metric
@@ -41,6 +41,8 @@ class Snapshot:
     findings: tuple[Finding, ...] = ()
     incidents: tuple[Incident, ...] | None = None
     """Not resolved, the worst first."""
+    hushed: Mapping[str, str] = field(default_factory=dict)
+    """Incident → ``silenced`` or ``maintenance``."""
     labels: Mapping[str, int] | None = None
     """Verdict → incidents that operators judged so."""
     silences: int | None = None
@@ -49,7 +51,7 @@ class Snapshot:
     slice_lag_seconds: float | None = None
     source: SourceStatus | None = None
     outbox: Mapping[tuple[str, str], int] | None = None
-    """(notifier, pending | parked) → notifications."""
+    """(notifier, pending | held | parked) → notifications."""
 
 
 def strongest(diagnosis: Diagnosis, top: int) -> tuple[Edge, ...]:

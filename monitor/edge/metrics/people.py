@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import Metric
@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from monitor.edge.metrics.families import Snapshot
 
 
+STATES = ("open", "acknowledged", "silenced", "maintenance")
+
+
 def incident_families(snapshot: Snapshot, top: int) -> Iterator[Metric]:
     """Counts of all, and series of their own for the `top` worst incidents."""
     if snapshot.incidents is not None:
-        states = Tally(incident.state for incident in snapshot.incidents)
+        states = Tally(_state(incident, snapshot.hushed) for incident in snapshot.incidents)
         severities = Tally(incident.severity for incident in snapshot.incidents)
         yield labelled(
             "incidents",
-            "Incidents that are not resolved, by state.",
+            "Incidents that are not resolved: `open`, or nobody is to be told of them any more.",
             ["state"],
-            [([state.value], states[state]) for state in (State.OPEN, State.ACKNOWLEDGED)],
+            [([state], states[state]) for state in STATES],
         )
         yield labelled(
             "unresolved_incidents",
@@ -54,10 +57,17 @@ def incident_families(snapshot: Snapshot, top: int) -> Iterator[Metric]:
     if snapshot.outbox is not None:
         yield labelled(
             "outbox_notifications",
-            "Notifications that wait for their next attempt, or were given up.",
+            "Notifications that wait for their next attempt, are held back or were given up.",
             ["notifier", "status"],
             [(list(key), count) for key, count in sorted(snapshot.outbox.items())],
         )
+
+
+def _state(incident: Incident, hushed: Mapping[str, str]) -> str:
+    """What an operator has taken on is that, silenced or not."""
+    if incident.state is State.OPEN and incident.id in hushed:
+        return hushed[incident.id]
+    return str(incident.state.value)
 
 
 def _each(incidents: Sequence[Incident]) -> Iterator[Metric]:

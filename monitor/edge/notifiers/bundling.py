@@ -68,6 +68,7 @@ def plan(
     *,
     collapses: bool = False,
     states_only: bool = False,
+    past: datetime | None = None,
 ) -> Plan:
     """Decide.
 
@@ -79,6 +80,7 @@ def plan(
         quiet: silences and maintenance.
         collapses: of several changes of one incident only the newest state is told.
         states_only: what began and ended unheard is not told at all.
+        past: what happened before is no news: of it nobody is told more than how things stand.
     """
     made = Plan()
     by_incident: dict[str, list[OutboxItem]] = {}
@@ -90,7 +92,8 @@ def plan(
         kept = _wanted(waiting, route, fate, made)
         kept = _audible(kept, fate, now, quiet, made)
         if kept:
-            singles += _tell(kept, "sent" in fate, collapses, states_only, made)
+            old = past is not None and kept[-1].notification.at < past
+            singles += _tell(kept, "sent" in fate, collapses or old, states_only or old, made)
     made.bundles = bundled(singles, route)
     return made
 

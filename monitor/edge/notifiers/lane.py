@@ -16,6 +16,7 @@ from monitor.config import Route
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import Bundling, Collapsing, DeliveryError, Notifier, Refreshing
 from monitor.edge.notifiers.bundling import Bundle, Quiet, never_quiet, plan, within
+from monitor.edge.notifiers.pace import Pace
 from monitor.edge.store import OutboxItem, Store
 
 FIRST_PAUSE = timedelta(seconds=5)
@@ -46,6 +47,7 @@ class Lane:
         now: the clock.
         route: what it wants and how much of it.
         quiet: silences and maintenance.
+        pace: whether the log is being caught up with.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class Lane:
         now: Callable[[], datetime],
         route: Route,
         quiet: Quiet = never_quiet,
+        pace: Pace | None = None,
     ) -> None:
         self.name = notifier.name
         self._store, self._notifier, self._metrics = store, notifier, metrics
         self._now, self._quiet = now, quiet
+        self._pace = Pace(now) if pace is None else pace
         self._route = route if isinstance(notifier, Bundling) else replace(route, group_by="none")
         self._sent_at: deque[datetime] = deque()
         """Of the last hour; forgotten in a restart."""
@@ -78,7 +82,7 @@ class Lane:
             StoreError: the store failed. What was sent but not yet marked will be sent again.
         """
         arrived, rests = 0, False
-        while not (rests or stopping() or self._resting()):
+        while not (rests or stopping() or self._resting() or self._pace.catching_up):
             items = self._store.due(self._now(), notifier=self.name)
             if not items:
                 break
@@ -107,6 +111,7 @@ class Lane:
             self._quiet,
             collapses=isinstance(self._notifier, Collapsing),
             states_only=isinstance(self._notifier, Collapsing) and self._notifier.states_only,
+            past=self._pace.caught_up_at,
         )
         for skipped, reason in made.skipped:
             self._store.skipped(skipped, reason)

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import structlog
 
 from monitor.config import Route
+from monitor.domain import Incident
 from monitor.edge.metrics import Metrics
 from monitor.edge.notifiers import Notifier
 from monitor.edge.notifiers.bundling import Quiet, never_quiet
 from monitor.edge.notifiers.lane import Lane
+from monitor.edge.notifiers.pace import Pace
 from monitor.edge.silences import Silencer
 from monitor.edge.store import Store, StoreError
 
@@ -37,6 +39,9 @@ class Outbox:
         interval: between two looks at the store, unless `wake` is called.
         routes: notifier → what it wants and how much of it; others get every change.
         quiet: silences and maintenance.
+
+    Attributes:
+        pace: told by whoever reads the log; while it is being caught up with nothing is sent.
     """
 
     def __init__(
@@ -50,8 +55,11 @@ class Outbox:
         quiet: Quiet = never_quiet,
     ) -> None:
         self._store, self._metrics, self._now, self._quiet = store, metrics, now, quiet
+        self.pace = Pace(now)
         self._lanes = {
-            one.name: Lane(store, one, metrics, now, (routes or {}).get(one.name, Route()), quiet)
+            one.name: Lane(
+                store, one, metrics, now, (routes or {}).get(one.name, Route()), quiet, self.pace
+            )
             for one in notifiers
         }
         assert len(self._lanes) == len(notifiers), "two notifiers of one name"
@@ -85,11 +93,19 @@ class Outbox:
         for lane in self._lanes.values():
             lane.refresh()
 
+    def hushed(self, incidents: Iterable[Incident]) -> dict[str, str]:
+        """Incident → why nobody is told of it now: ``silenced`` or ``maintenance``."""
+        if not isinstance(self._quiet, Silencer):
+            return {}
+        now = self._now()
+        found = {i.id: self._quiet.hush(i, now) for i in incidents}
+        return {name: hush.kind for name, hush in found.items() if hush is not None}
+
     def _keep_house(self) -> None:
         """What concerns all of them: what is for nobody any more, and the figures."""
         now = self._now()
         for count in self._store.outbox():
-            if count.status == "pending" and count.notifier not in self._lanes:
+            if count.status in ("pending", "held") and count.notifier not in self._lanes:
                 self._park(count.notifier, now)
         if self._metrics is None:
             return
@@ -97,7 +113,7 @@ class Outbox:
             {
                 (count.notifier, count.status): count.count
                 for count in self._store.outbox()
-                if count.status in ("pending", "parked")
+                if count.status in ("pending", "held", "parked")
             }
         )
         if isinstance(self._quiet, Silencer):

@@ -201,7 +201,11 @@ class Store(Protocol):
         ...
 
     def outbox(self) -> list[OutboxCount]:
-        """Notifications by notifier and status, ordered; those sent as far as they are kept."""
+        """Notifications by notifier and status, ordered; those sent as far as they are kept.
+
+        Of those pending, those that nobody has tried to send because they are not to be sent yet
+        (`held`) are told apart.
+        """
         ...
 
     def parked(self, limit: int = 100) -> list[OutboxItem]:

@@ -41,6 +41,12 @@ class _Outgoing:
     next_at: datetime | None
     """None is at once."""
 
+    @property
+    def told_as(self) -> str:
+        """Its status, as `Store.outbox` has it."""
+        held = self.status == "pending" and not self.item.attempts and self.item.error
+        return "held" if held else self.status
+
 
 class MemoryStore:
     """`Store` in dictionaries under one lock."""
@@ -398,7 +404,7 @@ class MemoryStore:
     def outbox(self) -> list[OutboxCount]:
         """See `Store`."""
         with self._lock:
-            counts = Counter((o.item.notifier, o.status) for o in self._outbox.values())
+            counts = Counter((o.item.notifier, o.told_as) for o in self._outbox.values())
         return [OutboxCount(*key, count) for key, count in sorted(counts.items())]
 
     def parked(self, limit: int = 100) -> list[OutboxItem]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, select, update
+from sqlalchemy import Connection, Select, and_, case, func, select, update
 
 from monitor.domain import Incident
 from monitor.edge import documents
@@ -92,8 +92,10 @@ def told(connection: Connection, notifier: str) -> tuple[Incident, ...]:
 def counts(connection: Connection) -> list[OutboxCount]:
     """See `Store.outbox`."""
     table = tables.outbox.c
-    query = select(table.notifier, table.status, func.count())
-    query = query.group_by(table.notifier, table.status).order_by(table.notifier, table.status)
+    waits = and_(table.status == "pending", table.attempts == 0, table.error != "")
+    status = case((waits, "held"), else_=table.status).label("told_as")
+    query = select(table.notifier, status, func.count())
+    query = query.group_by(table.notifier, status).order_by(table.notifier, status)
     return [OutboxCount(*row) for row in connection.execute(query)]
 
 
