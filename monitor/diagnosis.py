@@ -290,11 +290,11 @@ class Monitor:
         if self.window and coded.slice.start - self.window[-1].slice.start > step:
             self._empty_windows()
         self.tables.push(coded, tuple(sizes[a] for a in self._cell_attributes))
-        self.gram.add(coded, sizes)
+        self.gram.push(coded, sizes)
         self.window.append(coded)
         self.failures.append(Failures.of(coded))
         if len(self.window) > self.settings.window.slices:
-            self.gram.add(self.window.popleft(), sizes, -1)
+            self.gram.drop(self.window.popleft())
         if len(self.failures) > 2 * self.settings.window.slices:
             self.failures.popleft()
 
@@ -586,8 +586,7 @@ class Monitor:
             self.arrivals[:, -index] += late.weight @ late.failed
             coded = self._judge(merge(without_carriers(old.slice), late))
             sizes = self.nodes.sizes()
-            self.gram.add(old, sizes, -1)
-            self.gram.add(coded, sizes)
+            self.gram.replace(index, old, coded, sizes)
             if -index <= len(self.tables.slices):
                 self.tables.replace(index, coded)
             self.window[index] = coded

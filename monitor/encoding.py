@@ -8,6 +8,7 @@ error code, which only failures have.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -225,17 +226,30 @@ class Encoding:
     rare_nodes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """XᵀX of one slice: its cells that are not zero."""
+
+    cells: np.ndarray  # (c,) integers, places in the flat sum, none twice
+    counts: np.ndarray  # (c,) integers, rows
+    rows: int
+
+
 class GramSum:
-    """XᵀX of a window as a running sum over slices; exact, so add then drop is nothing.
+    """XᵀX of a window as a running sum over slices; exact, so push then drop is nothing.
 
     Node order: outcomes first, then attribute nodes by attribute and number, with spare room
     that doubles when an attribute outgrows it. Of two nodes the earlier one is the row.
+
+    It remembers the pairs of a slice that has more rows than pairs: they are counted once, and
+    leave as they came, however many rows there were.
     """
 
     def __init__(self, attributes: int, outcomes: int) -> None:
         self._outcomes = outcomes
         self._room = np.full(attributes, 32)
         self._sum = np.zeros((self._width(), self._width()))
+        self._kept: deque[Pairs | None] = deque()
         self.rows = 0
 
     def _width(self) -> int:
@@ -258,17 +272,51 @@ class GramSum:
             [np.arange(self._outcomes)]
             + [new + np.arange(r) for new, r in zip(self._offsets(), old_room, strict=True)]
         )
-        self._sum = np.zeros((self._width(), self._width()))
+        width = self._width()
+        self._sum = np.zeros((width, width))
         self._sum[np.ix_(place, place)] = old_sum
+        for i, one in enumerate(self._kept):
+            if one is not None:
+                first, second = np.divmod(one.cells, len(old_sum))
+                moved = narrowed(place[first] * width + place[second], np.int32)
+                self._kept[i] = Pairs(moved, one.counts, one.rows)
 
-    def add(self, coded: Coded, sizes: tuple[int, ...], sign: int = 1) -> None:
-        """Add (or with sign −1 drop) the rows of a slice."""
+    def push(self, coded: Coded, sizes: tuple[int, ...]) -> None:
+        """Add the newest slice.
+
+        Args:
+            coded: its rows.
+            sizes: nodes per attribute, to make room for new ones.
+        """
         self._grow(sizes)
-        piece = coded.slice
-        self.rows += sign * piece.rows
-        if not len(piece.weight):
-            return
-        width, offsets = self._width(), self._offsets()
+        self._kept.append(self._added(coded))
+
+    def drop(self, oldest: Coded) -> None:
+        """Take the oldest slice out again."""
+        self._take(self._kept.popleft(), oldest)
+
+    def replace(self, index: int, old: Coded, new: Coded, sizes: tuple[int, ...]) -> None:
+        """Exchange a slice for one with late rows folded in; `index` counts from the newest, −1."""
+        self._grow(sizes)
+        self._take(self._kept[index], old)
+        self._kept[index] = self._added(new)
+
+    def _added(self, coded: Coded) -> Pairs | None:
+        """Add a slice; what to remember of it."""
+        pairs = self._pairs(coded)
+        self._add(pairs)
+        return pairs if len(pairs.cells) < len(coded.local) else None
+
+    def _take(self, kept: Pairs | None, coded: Coded) -> None:
+        self._add(kept or self._pairs(coded), -1)
+
+    def _add(self, pairs: Pairs, sign: int = 1) -> None:
+        self.rows += sign * pairs.rows
+        self._sum.reshape(-1)[pairs.cells] += sign * pairs.counts
+
+    def _pairs(self, coded: Coded) -> Pairs:
+        """The pairs of a slice."""
+        piece, width, offsets = coded.slice, self._width(), self._offsets()
         # the node of each attribute, a row per attribute; absent ones point at a spare last node
         local = np.ascontiguousarray(coded.local.T)
         nodes = np.where(local >= 0, local + offsets[:, None], width)
@@ -276,37 +324,16 @@ class GramSum:
         present = np.flatnonzero(np.bincount(nodes.ravel(), minlength=width + 1)[:width])
         place = np.full(width + 1, len(present), np.int64)
         place[present] = np.arange(len(present))
-        weight = piece.weight.astype(float)
-        for first in range(0, len(weight), _ROWS_AT_ONCE):
-            some = slice(first, first + _ROWS_AT_ONCE)
-            self._add_pairs(present, place[nodes[:, some]], sign * weight[some])
-        self._add_failures(coded, nodes, sign)
+        parts = [*self._of_failures(coded, nodes)]
+        for a in range(len(nodes)):
+            parts.append(_with_others(place[nodes[a:]], piece.weight, present, width))
+        cells, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Pairs(narrowed(cells, np.int32), narrowed(counts, np.int32), piece.rows)
 
-    def _add_pairs(self, present: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> None:
-        """Add the rows' weights to every pair of their nodes.
-
-        Args:
-            present: nodes, ascending; attributes follow each other.
-            columns: (attributes, m) place in `present` of each row's node, or behind its end.
-            weight: (m,) of each row.
-        """
-        for a, column in enumerate(columns):
-            known = column < len(present)
-            others, weights = columns[a:], weight  # each with itself and all that follow
-            if not known.all():
-                column, others, weights = column[known], others[:, known], weight[known]
-            if not len(column):
-                continue
-            first, last = int(column.min()), int(column.max())
-            high, wide = last + 1 - first, len(present) + 1 - first
-            keys = (column - first) * wide + (others - first)
-            counts = np.bincount(keys.ravel(), np.tile(weights, len(keys)), high * wide)
-            counts = counts.reshape(high, wide)[:, :-1]
-            for there, here in _blocks(present[first : last + 1], present[first:]):
-                self._sum[there] += counts[here]
-
-    def _add_failures(self, coded: Coded, nodes: np.ndarray, sign: int) -> None:
-        """Add the pairs of outcomes with each other and with nodes; failures are few."""
+    def _of_failures(
+        self, coded: Coded, nodes: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Pairs of outcomes with each other and with nodes, as cells and counts."""
         piece, width = coded.slice, self._width()
         for o in range(self._outcomes):
             rows = np.flatnonzero(piece.failed[:, o])
@@ -315,7 +342,8 @@ class GramSum:
                 nodes[:, rows].ravel(), np.tile(weight, len(nodes)), width + 1
             )[:width]
             with_nodes[o : self._outcomes] = weight @ piece.failed[rows, o:]
-            self._sum[o] += sign * with_nodes
+            found = np.flatnonzero(with_nodes)
+            yield o * width + found, with_nodes[found].astype(np.int64)
 
     def encode(self, nodes: Nodes, min_count: int, max_nodes: int) -> Encoding:
         """The window's nodes with at least `min_count` rows, the most frequent first kept."""
@@ -351,6 +379,41 @@ class GramSum:
             self.rows,
             nodes.rare(),
         )
+
+
+def _with_others(
+    columns: np.ndarray, weight: np.ndarray, present: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs of the nodes of one attribute with themselves and with those of all that follow.
+
+    Args:
+        columns: (attributes, m) place in `present` of each row's node, or behind its end; the
+            attribute's own come first.
+        weight: (m,) events of each row.
+        present: nodes, ascending; attributes follow each other.
+        width: nodes that there is room for.
+
+    Returns:
+        Cells of the flat sum, and the events of each.
+    """
+    known = columns[0] < len(present)
+    if not known.all():
+        columns, weight = columns[:, known], weight[known]
+    if not len(weight):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    first, last = int(columns[0].min()), int(columns[0].max())
+    high, wide = last + 1 - first, len(present) + 1 - first
+    counts = np.zeros(high * wide)
+    for start in range(0, len(weight), _ROWS_AT_ONCE):
+        some = slice(start, start + _ROWS_AT_ONCE)
+        keys = (columns[0, some] - first) * wide + (columns[:, some] - first)
+        counts += np.bincount(
+            keys.ravel(), np.tile(weight[some].astype(float), len(keys)), high * wide
+        )
+    table = counts.reshape(high, wide)[:, :-1]
+    one, other = np.nonzero(table)
+    cells = present[first + one] * width + present[first + other]
+    return cells, table[one, other].astype(np.int64)
 
 
 def _blocks(rows: np.ndarray, columns: np.ndarray) -> Iterator[tuple[Any, Any]]:

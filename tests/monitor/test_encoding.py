@@ -58,9 +58,9 @@ def test_the_running_gram_is_that_of_the_dense_one_hot_matrix(seed, count, dropp
     nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
     slices = [coded(nodes, piece(seed, number)) for number in range(count)]
     for one in slices:
-        gram.add(one, nodes.sizes())
+        gram.push(one, nodes.sizes())
     for one in slices[:dropped]:
-        gram.add(one, nodes.sizes(), -1)
+        gram.drop(one)
     encoding = gram.encode(nodes, min_count=3, max_nodes=100)
     dense = one_hot(slices[dropped:], nodes, 3)
     names = [f"{a}.{n}" for a, n in zip(encoding.attribute, encoding.number, strict=True)]
@@ -81,7 +81,7 @@ def test_a_gram_that_grew_is_the_same_as_one_with_room_from_the_start() -> None:
             START + number * STEP, values, values[:, :2] % 5 == 0, np.ones(80, np.int64)
         )
         slices.append(coded(nodes, fresh))
-        gram.add(slices[-1], nodes.sizes())
+        gram.push(slices[-1], nodes.sizes())
     encoding = gram.encode(nodes, 1, 1000)
     assert len(encoding.number) > _STRIP  # more than are mirrored at once
     X = one_hot(slices, nodes, 1).to_numpy()
@@ -91,9 +91,35 @@ def test_a_gram_that_grew_is_the_same_as_one_with_room_from_the_start() -> None:
 def test_adding_then_dropping_everything_leaves_zero() -> None:
     nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
     slices = [coded(nodes, piece(7, number)) for number in range(5)]
-    for sign in (1, -1):
-        for one in slices:
-            gram.add(one, nodes.sizes(), sign)
+    for one in slices:
+        gram.push(one, nodes.sizes())
+    for one in slices:
+        gram.drop(one)
+    assert gram.rows == 0
+    assert not gram._sum.any()
+
+
+@pytest.mark.parametrize("rows", [60, 4000])
+def test_slices_of_few_rows_and_of_many_leave_as_they_came(rows) -> None:
+    # of many rows only their pairs are remembered, and those move when a new value needs room
+    nodes, gram = Nodes(2, WindowSettings(min_count=1, max_values=200)), GramSum(2, 1)
+    rng = np.random.default_rng(rows)
+    slices = []
+    for number, values in enumerate((5, 5, 60)):
+        drawn = rng.integers(1, values, (rows, 2)).astype(np.int32)
+        failed = rng.random((rows, 1)) < 0.2
+        fresh = Slice(START + number * STEP, drawn, failed, np.ones(rows, np.int64))
+        slices.append(coded_one(nodes, fresh))
+        gram.push(slices[-1], nodes.sizes())
+    late = Coded(slices[0].slice, slices[0].local[::-1], slices[0].expected)
+    gram.replace(-2, slices[1], late, nodes.sizes())
+    gram.drop(slices[0])
+    alone = GramSum(2, 1)
+    for one in (late, slices[2]):
+        alone.push(one, nodes.sizes())
+    np.testing.assert_array_equal(gram._sum, alone._sum)
+    gram.drop(late)
+    gram.drop(slices[2])
     assert gram.rows == 0
     assert not gram._sum.any()
 
@@ -101,7 +127,7 @@ def test_adding_then_dropping_everything_leaves_zero() -> None:
 def test_correlation_is_that_of_the_dense_matrix() -> None:
     nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
     one = coded(nodes, piece(3, rows=200))
-    gram.add(one, nodes.sizes())
+    gram.push(one, nodes.sizes())
     encoding = gram.encode(nodes, 3, 100)
     X = one_hot([one], nodes, 3).to_numpy()
     np.testing.assert_allclose(
@@ -163,7 +189,7 @@ def test_an_attribute_of_50_000_values_stays_bounded() -> None:
     for number in range(10):
         values = (1 + rng.permutation(50_000)[:, None]).astype(np.int32)
         one = aggregate(START + number * STEP, values, values % 7 == 0, np.ones(50_000, np.int64))
-        gram.add(coded_one(nodes, one), nodes.sizes())
+        gram.push(coded_one(nodes, one), nodes.sizes())
     assert nodes.sizes() == (101,)
     assert nodes.rare() == 50_000 - 100
     encoding = gram.encode(nodes, 2, 1000)
@@ -181,7 +207,7 @@ def coded_one(nodes: Nodes, one: Slice) -> Coded:
 
 def test_only_the_most_frequent_nodes_are_kept_and_every_outcome() -> None:
     nodes, gram = Nodes(3, SETTINGS), GramSum(3, 2)
-    gram.add(coded(nodes, piece(3, rows=300)), nodes.sizes())
+    gram.push(coded(nodes, piece(3, rows=300)), nodes.sizes())
     everything, few = gram.encode(nodes, 3, 100), gram.encode(nodes, 3, 6)
     assert len(few.number) == 6
     assert (few.attribute[:2] == -1).all()

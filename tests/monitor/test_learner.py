@@ -23,7 +23,7 @@ def windows() -> list[Encoding]:
     for first in (0, 4, 8):
         gram = GramSum(len(SCHEMA.attributes), 2)
         for one in pieces[first : first + 8]:
-            gram.add(one, nodes.sizes())
+            gram.push(one, nodes.sizes())
         found.append(gram.encode(nodes, WINDOW.min_count, 100))
     return found
 

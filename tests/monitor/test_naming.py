@@ -51,7 +51,7 @@ def test_a_cause_is_the_same_in_words_by_code_and_by_node_number(naming, cause, 
 def test_several_values_are_one_step_of_the_path(naming, nodes) -> None:
     gram = GramSum(len(SCHEMA.attributes), len(SCHEMA.outcomes))
     for piece in coded(TOWN.slices(4), nodes):
-        gram.add(piece, nodes.sizes())
+        gram.push(piece, nodes.sizes())
     encoding = gram.encode(nodes, WINDOW.min_count, 100)
     names = naming.of(encoding)
     nothing = np.zeros((len(names), len(names)))

@@ -30,7 +30,7 @@ class Case:
         self.coded = coded(self.town.slices(8), self.nodes)
         gram = GramSum(len(SCHEMA.attributes), 2)
         for one in self.coded[4:]:
-            gram.add(one, self.nodes.sizes())
+            gram.push(one, self.nodes.sizes())
         self.encoding: Encoding = gram.encode(self.nodes, 5, 100)
         self.naming = Naming(SCHEMA, self.town.vocabulary(), self.nodes)
         self.names = self.naming.of(self.encoding)
