@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks._bookings import configured
 from benchmarks._report import arguments, machine, publish
-from benchmarks.tick import _slice
+from benchmarks.tick import _slices
 from monitor.domain import Cause, Finding, Incident, Method, Severity, State
 from monitor.edge.http import serve
 from monitor.edge.metrics import Metrics
@@ -66,10 +66,11 @@ def _measure(
     assert isinstance(learner, LeastLearner)
     world, at, waiting = World(7, rows_per_day), START, []
     while at < START + timedelta(days=days):
-        session.tick(_slice(world, at, config, session.vocabulary))
+        for piece in _slices(world, at, config, session.vocabulary):
+            session.tick(piece)
         at += SLICE
     for _ in range(24):
-        waiting.append(_slice(world, at, config, session.vocabulary))
+        waiting.extend(_slices(world, at, config, session.vocabulary))
         at += SLICE
     monitor.learner = learner
     session.tick(waiting.pop(0))  # fits cold

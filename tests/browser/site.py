@@ -87,6 +87,7 @@ class Site:
             "graph": "/graph",
             "node": f"/graph?node={cause}&hops=1",
             "node-search": "/graph?q=fare",
+            "explore": f"/explore?outcome=pay&where={cause}",
             "silences": "/silences",
             "reports": "/reports",
             "settings": "/settings",

@@ -15,12 +15,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.service]
 
 PAGES = (
     "overview", "incidents", "search", "nothing-found", "incident-open", "incident-acknowledged",
-    "incident-resolved", "graph", "node", "node-search", "silences", "reports", "settings",
-    "sign-in", "missing",
+    "incident-resolved", "graph", "node", "node-search", "explore", "silences", "reports",
+    "settings", "sign-in", "missing",
 )  # fmt: skip
 
 
-OTHERWISE_ON_A_TELEPHONE = ("overview", "incident-open", "silences", "reports", "settings")
+OTHERWISE_ON_A_TELEPHONE = (
+    "overview",
+    "incident-open",
+    "explore",
+    "silences",
+    "reports",
+    "settings",
+)
 """Their tables become blocks; the other pages only grow longer."""
 
 

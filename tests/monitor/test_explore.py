@@ -194,6 +194,33 @@ def test_a_wrong_question_is_told_with_the_cure(client: TestClient, query: str, 
     assert words in page.text
 
 
+def test_programs_get_the_same_answer(
+    town: tuple[Session, Store], tmp_path: Path, client: TestClient
+) -> None:
+    config = configured(tmp_path)
+    status = Status(stage="", config=replace(config, settings=SETTINGS))
+    app = make_app(LiveState(town[1], Metrics(), status))
+    end = BEGAN + timedelta(hours=HOURS)
+    query = {
+        "outcome": "pay",
+        "where": "airline=AC",
+        "from": BEGAN.isoformat(),
+        "to": f"{end:%FT%TZ}",
+    }
+    said = TestClient(app, base_url=HERE).get("/api/v1/explore", params=query).json()
+    answer = ask(town[1], ("airline", "AC"))
+    assert said["whole"]["observed"] == answer.whole.observed > 0
+    assert said["where"] == ["airline=AC"]
+    assert len(said["points"]) == len(answer.points)
+    worst = said["attributes"][0]
+    assert worst["attribute"] == answer.breakdowns[0].attribute
+    assert [one["value"] for one in worst["values"]] == [v for v, _ in answer.breakdowns[0].values]
+    wrong = client.get("/api/v1/explore?from=2026-03-01T00:00&wher=airline%3DAC")
+    assert wrong.status_code == 400
+    assert "did you mean where?" in wrong.json()["detail"]
+    assert "append Z for UTC" in wrong.json()["detail"]
+
+
 def test_a_store_without_its_configuration_cannot_be_explored() -> None:
     app = make_app(LiveState(MemoryStore(), Metrics(), Status()))
     page = TestClient(app, base_url=HERE).get("/explore", headers={"accept": "text/html"})

@@ -28,6 +28,7 @@ from monitor.edge.silences import Silence
 from monitor.edge.status import LiveState, Status
 from monitor.edge.store import Work
 from monitor.edge.store.memory import MemoryStore
+from tests.monitor.test_console import configured
 from tests.samples import finding, tick
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -62,7 +63,7 @@ TICK = tick(
 
 
 @pytest.fixture
-def client() -> Iterator[TestClient]:
+def client(tmp_path: Path) -> Iterator[TestClient]:
     store = MemoryStore()
     store.commit(
         Work(
@@ -74,7 +75,7 @@ def client() -> Iterator[TestClient]:
     )
     store.failed(store.due(NOON)[0], "404", None)
     store.add_silence(Silence("5e", (), NOON, NOON, NOON, "maria"))
-    status = Status(stage="", started_at=NOON, diagnosis=TICK)
+    status = Status(stage="", started_at=NOON, diagnosis=TICK, config=configured(tmp_path))
     app = make_app(LiveState(store, Metrics(), status), token="s3cret")
     with TestClient(app, base_url="http://localhost") as client:
         yield client

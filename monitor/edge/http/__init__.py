@@ -100,6 +100,7 @@ def make_app(
             Route("/api/v1/silences/{id}/expire", api.expire_silence, methods=["POST"]),
             Route("/api/v1/graph", api.graph),
             Route("/api/v1/rejected", api.rejected),
+            Route("/api/v1/explore", api.explore),
             Route("/api/v1/openapi.json", api.openapi),
         ],
         exception_handlers={HTTPException: failure, StoreError: failure},

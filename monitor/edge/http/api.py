@@ -15,17 +15,19 @@ from starlette.responses import PlainTextResponse, Response
 from monitor import __version__
 from monitor.domain import Incident, Method, Severity, State, with_result
 from monitor.edge import documents
-from monitor.edge.http import openapi
+from monitor.edge.exploring import Answer, Explorer, Question
+from monitor.edge.http import exploring, openapi, questions
 from monitor.edge.http.answers import conditional, require_match, tag
 from monitor.edge.http.bodies import json_body, new_silence
 from monitor.edge.http.problems import Refusal
-from monitor.edge.http.questions import MOST, PAGE, Question, cursor
+from monitor.edge.http.questions import MOST, PAGE, cursor
 from monitor.edge.reloading import RefusedError
 from monitor.edge.remote import store_identity
 from monitor.edge.silences import Hush, Silence, described, hushed, listed
 from monitor.edge.silences import until as open_until
 from monitor.edge.status import AppState
 from monitor.edge.store import IncidentQuery, Seen, Verdict
+from monitor.evolution import Meaning
 
 _PARKED_SHOWN = 20
 _RELOAD_SECONDS = 60.0
@@ -44,6 +46,7 @@ class Api:
 
     def __init__(self, state: AppState) -> None:
         self._state = state
+        self._explorer = Explorer(state.store)
         self._description = documents.dumps(openapi.document())
 
     async def metrics(self, request: Request) -> Response:
@@ -163,7 +166,7 @@ class Api:
                 ``method=`` all.
             forms: empty parameters count as left out.
         """
-        asked = Question(request.query_params, _FILTERS, forms)
+        asked = questions.Question(request.query_params, _FILTERS, forms)
         limit, after = asked.number("limit", PAGE, MOST), asked.place("after")
         state, chosen = asked.choice("state", State), asked.choice("method", Method)
         since, until = asked.time("since"), asked.time("until")
@@ -276,7 +279,7 @@ class Api:
 
     def graph(self, request: Request) -> Response:
         """The learned graph of the newest tick; with ``node`` only the edges at it."""
-        asked = Question(request.query_params, ("node",))
+        asked = questions.Question(request.query_params, ("node",))
         node = asked.text("node")
         asked.check()
         diagnosis = self._state.status.diagnosis
@@ -287,6 +290,28 @@ class Api:
         if node is not None:
             body["edges"] = [e for e in body["edges"] if node in (e["source"], e["target"])]
         return conditional(request, documents.dumps(body))
+
+    def explore(self, request: Request) -> Response:
+        """Any outcome, filter and time: rate and count, attribute by attribute."""
+        question, answer = self.explored(request)
+        return conditional(request, documents.dumps(exploring.document(question, answer)))
+
+    def explored(self, request: Request, forms: bool = False) -> tuple[Question, Answer]:
+        """What was asked of the store's rows, and the answer.
+
+        Args:
+            request: its query says what.
+            forms: of a page.
+        """
+        status = self._state.status
+        if status.config is None:
+            raise Refusal(404, "this process only shows a store; the daemon's console explores")
+        settings = status.config.settings
+        tick = status.diagnosis
+        newest = tick.at if tick else datetime.now(UTC)
+        question = exploring.asked(request.query_params, settings, newest, forms)
+        meaning = Meaning.of(settings, status.config.whens)
+        return question, self._explorer.ask(meaning, question, tick and tick.at)
 
     async def acknowledge(self, request: Request) -> Response:
         """POST ``{"actor": …, "note": …}``."""
@@ -347,4 +372,4 @@ def _id(request: Request) -> str:
 
 
 def _nothing_asked(request: Request) -> None:
-    Question(request.query_params, ()).check()
+    questions.Question(request.query_params, ()).check()

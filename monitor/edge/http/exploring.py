@@ -1,56 +1,75 @@
-"""What the address of the page Explore asks for."""
+"""Explore: what a page or a program asks, and the answer for programs."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from monitor.domain import Settings
-from monitor.edge.exploring import MOST_CONDITIONS, Condition, Question
-from monitor.edge.http.problems import Refusal
+from monitor.edge.documents import time_text
+from monitor.edge.exploring import MOST_CONDITIONS, Answer, Count, Question
+from monitor.edge.http import questions
 
 _USUAL = timedelta(days=1)
 _LONGEST = timedelta(days=400)
 
 
-def asked(query: QueryParams, settings: Settings, newest: datetime) -> Question:
+def asked(
+    query: QueryParams, settings: Settings, newest: datetime, forms: bool = False
+) -> Question:
     """The question; what is left out is the first outcome, everything, the last day.
+
+    Args:
+        query: outcome, where (once a condition), from, to.
+        settings: know the outcomes and attributes.
+        newest: what is known ends then.
+        forms: of a page: what is empty counts as left out, a time without a zone is in UTC.
 
     Raises:
         Refusal: it names what there is not, or cannot be read.
     """
     schema = settings.schema
-    outcome = query.get("outcome") or schema.outcomes[0]
-    if outcome not in schema.outcomes:
-        raise Refusal(400, f"outcome={outcome!r} is none of {', '.join(schema.outcomes)}")
-    conditions: dict[Condition, None] = {}
-    for text in query.getlist("where"):
-        name, equals, value = text.strip().partition("=")
-        if not text.strip():
-            continue
-        if not equals or name.strip() not in schema.names:
-            raise Refusal(
-                400,
-                f"where={text!r} is no attribute=value; attributes are {', '.join(schema.names)}",
-            )
-        conditions[name.strip(), value.strip()] = None
-    if len(conditions) > MOST_CONDITIONS:
-        raise Refusal(400, f"at most {MOST_CONDITIONS} conditions")
-    end = _time(query, "to") or newest
-    first = _time(query, "from") or end - _USUAL
+    given = questions.Question(query, ("outcome", "where", "from", "to"), forms, many=("where",))
+    outcome = given.among("outcome", schema.outcomes) or schema.outcomes[0]
+    conditions = given.pairs("where", schema.names, MOST_CONDITIONS)
+    end = given.time("to") or newest
+    first = given.time("from") or end - _USUAL
     if not first < end:
-        raise Refusal(400, "`from` has to be before `to`")
+        given.fault("from", "`from` has to be before `to`")
+    given.check()
     first = max(first, end - _LONGEST)
     return Question(outcome, tuple(conditions), first, end, settings.window.slice_length)
 
 
-def _time(query: QueryParams, name: str) -> datetime | None:
-    text = query.get(name, "")
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise Refusal(400, f"{name}={text!r} is no ISO-8601 time like 2026-03-01T12:00Z") from None
+def document(question: Question, answer: Answer) -> dict[str, Any]:
+    """The answer for programs."""
+    return {
+        "outcome": question.outcome,
+        "where": [f"{name}={value}" for name, value in question.conditions],
+        "from": time_text(answer.first),
+        "to": time_text(answer.end),
+        "rounded": answer.rounded,
+        "trouble": answer.trouble,
+        "whole": _count(answer.whole),
+        "point_seconds": answer.length.total_seconds(),
+        "points": [
+            {"at": time_text(p.start), "rows": p.rows, "observed": p.observed,
+             "expected": p.expected}
+            for p in answer.points
+        ],
+        "attributes": [
+            {
+                "attribute": b.attribute,
+                "is_code": b.is_code,
+                "values": [{"value": value, **_count(count)} for value, count in b.values],
+                "more": b.more,
+            }
+            for b in answer.breakdowns
+        ],
+    }  # fmt: skip
+
+
+def _count(count: Count) -> dict[str, Any]:
+    return {"rows": count.rows, "observed": count.observed, "expected": count.expected}

@@ -8,6 +8,7 @@ from typing import Any
 
 from monitor import __version__
 from monitor.domain import Method, Severity, State
+from monitor.edge.exploring import MOST_CONDITIONS
 from monitor.edge.http.bodies import (
     LONGEST_ACTOR,
     LONGEST_MATCHER,
@@ -182,6 +183,8 @@ _MATCHERS = listed(_MATCHER) | {
     "maxItems": MOST_MATCHERS,
     "description": '`name=value`, `name!=value`, `name=~"regular expression"`, `name!~"…"`.',
 }
+_CONDITION: Schema = {"type": "string", "pattern": r"^[A-Za-z_][A-Za-z0-9_.-]*=[^\u0000]*$"}
+_CONDITIONS = listed(_CONDITION) | {"maxItems": MOST_CONDITIONS}
 _LENGTH: Schema = {
     "type": "string",
     "maxLength": 20,
@@ -286,6 +289,20 @@ def _paths() -> dict[str, Any]:
         },
         "/api/v1/rejected": {
             "get": _read("rejected", "Records that could not be understood.", "Rejected")
+        },
+        "/api/v1/explore": {
+            "get": _read(
+                "explore",
+                "What failed, attribute by attribute, within any filter and time.",
+                "Explored",
+                404,
+                parameters=(
+                    _asked("outcome", _FILTER, "The first of the configuration unless asked."),
+                    _asked("where", _CONDITIONS, "Conditions; all must hold."),
+                    _asked("from", TIME, "A day before `to` unless asked."),
+                    _asked("to", TIME, "The newest tick unless asked."),
+                ),
+            )
         },
         "/api/v1/openapi.json": {"get": _read("openapi", "This interface, described.", "OpenApi")},
     }

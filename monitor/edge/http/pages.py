@@ -12,16 +12,13 @@ from starlette.routing import BaseRoute, Route
 from monitor.domain import Incident, with_result
 from monitor.edge.console import SHOWN, Console, Overview, Story, Viewer, reports
 from monitor.edge.context import seen_before
-from monitor.edge.exploring import Explorer
 from monitor.edge.http.api import Api
-from monitor.edge.http.exploring import asked
 from monitor.edge.http.problems import Refusal
 from monitor.edge.http.signing import Sessions, local_path, theme
 from monitor.edge.silences import listed
 from monitor.edge.status import AppState
 from monitor.edge.store import IncidentQuery, worst_first
 from monitor.edge.store.lease import Lease
-from monitor.evolution import Meaning
 
 _PARKED_SHOWN = 5
 _MOST_HOPS = 3
@@ -46,7 +43,6 @@ class Pages:
     ) -> None:
         self._state, self._api, self._console = state, api, console
         self._sessions, self._can_change = sessions, can_change
-        self._explorer = Explorer(state.store)
 
     def routes(self) -> list[BaseRoute]:
         """Those whose address is not also that of a form."""
@@ -153,13 +149,9 @@ class Pages:
     def explore(self, request: Request) -> Response:
         """Any outcome, filter and time."""
         status, store = self._state.status, self._state.store
-        if status.config is None:
-            raise Refusal(404, "this process only shows a store; the daemon's console explores")
-        tick = status.diagnosis
-        newest = tick.at if tick else datetime.now(UTC)
-        meaning = Meaning.of(status.config.settings, status.config.whens)
-        question = asked(request.query_params, status.config.settings, newest)
-        answer = self._explorer.ask(meaning, question, tick and tick.at)
+        question, answer = self._api.explored(request, forms=True)
+        assert status.config is not None, "else nothing is explored"
+        newest = status.diagnosis.at if status.diagnosis else datetime.now(UTC)
         kept = newest - status.config.settings.detection.history
         incidents = store.incidents(
             IncidentQuery(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from enum import Enum
 from typing import TypeVar
@@ -71,9 +71,16 @@ class Question:
         asked: as they came.
         only: the names it may have.
         forms: an empty value counts as left out, as in a form that was not filled in.
+        many: those of them that may be given more than once.
     """
 
-    def __init__(self, asked: QueryParams, only: Iterable[str], forms: bool = False) -> None:
+    def __init__(
+        self,
+        asked: QueryParams,
+        only: Iterable[str],
+        forms: bool = False,
+        many: Sequence[str] = (),
+    ) -> None:
         self._asked, self._known, self._forms = asked, tuple(only), forms
         self._faults: list[Fault] = []
         counts: dict[str, int] = {}
@@ -83,14 +90,15 @@ class Question:
             if name not in self._known:
                 near = closest(name, self._known)
                 known = f"did you mean {near}?" if near else f"known are {self._list()}"
-                self._fault(name[:80], f"unknown parameter {name[:80]!r}; {known}")
-            elif count > 1:
-                self._fault(name, f"{name} is given {count} times")
+                self.fault(name[:80], f"unknown parameter {name[:80]!r}; {known}")
+            elif count > 1 and name not in many:
+                self.fault(name, f"{name} is given {count} times")
 
     def _list(self) -> str:
         return ", ".join(self._known) or "none here"
 
-    def _fault(self, name: str, detail: str) -> None:
+    def fault(self, name: str, detail: str) -> None:
+        """Something is wrong with a parameter."""
         self._faults.append(Fault("query", name, detail))
 
     def check(self) -> None:
@@ -112,23 +120,42 @@ class Question:
         if value is None:
             return None
         if not value or len(value) > LONGEST or "\0" in value:
-            self._fault(name, f"{name} must be a text of 1 to {LONGEST} characters")
+            self.fault(name, f"{name} must be a text of 1 to {LONGEST} characters")
             return None
         return value
 
     def choice(self, name: str, kind: type[_Choice]) -> _Choice | None:
         """One of the known words."""
+        value = self.among(name, [str(member.value) for member in kind])
+        return None if value is None else kind(value)
+
+    def among(self, name: str, known: Sequence[str]) -> str | None:
+        """One of these."""
         value = self._given(name)
-        if value is None:
-            return None
-        try:
-            return kind(value)
-        except ValueError:
-            known = [str(member.value) for member in kind]
-            near = closest(value, known)
-            hint = f"; did you mean {near}?" if near else ""
-            self._fault(name, f"{name}={value[:80]!r} is none of {', '.join(known)}{hint}")
-            return None
+        if value is None or value in known:
+            return value
+        near = closest(value, known)
+        hint = f"; did you mean {near}?" if near else ""
+        self.fault(name, f"{name}={value[:80]!r} is none of {', '.join(known)}{hint}")
+        return None
+
+    def pairs(self, name: str, known: Sequence[str], most: int) -> list[tuple[str, str]]:
+        """Each ``attribute=value``, of these attributes, once."""
+        found: dict[tuple[str, str], None] = {}
+        for text in self._asked.getlist(name):
+            if self._forms and not text.strip():
+                continue
+            attribute, equals, value = text.strip().partition("=")
+            if not equals or attribute.strip() not in known:
+                self.fault(
+                    name,
+                    f"{name}={text[:80]!r} is no attribute=value; attributes are "
+                    f"{', '.join(known)}",
+                )
+            found[attribute.strip(), value.strip()] = None
+        if len(found) > most:
+            self.fault(name, f"at most {most} conditions")
+        return list(found)
 
     def time(self, name: str) -> datetime | None:
         """ISO 8601 with a zone; a field of a form for times knows none and is in UTC."""
@@ -138,7 +165,7 @@ class Question:
         try:
             return moment(value, UTC if self._forms else None)
         except ValueError as error:
-            self._fault(name, f"{name}={value[:80]!r} {error}")
+            self.fault(name, f"{name}={value[:80]!r} {error}")
             return None
 
     def number(self, name: str, default: int, most: int) -> int:
@@ -148,7 +175,7 @@ class Question:
             return default
         if value.isascii() and value.isdigit() and len(value) < 10 and 1 <= int(value) <= most:
             return int(value)
-        self._fault(name, f"{name}={value[:80]!r} is not a number from 1 to {most}")
+        self.fault(name, f"{name}={value[:80]!r} is not a number from 1 to {most}")
         return default
 
     def place(self, name: str) -> Place | None:
@@ -159,7 +186,7 @@ class Question:
         try:
             return place_of(value)
         except ValueError:
-            self._fault(name, f"{name}={value[:80]!r} is no cursor; take `next` of the page before")
+            self.fault(name, f"{name}={value[:80]!r} is no cursor; take `next` of the page before")
             return None
 
 

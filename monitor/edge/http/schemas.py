@@ -169,6 +169,28 @@ _STATUS = closed(
     ),
 )
 
+_COUNTS: dict[str, Schema] = {"rows": COUNT, "observed": COUNT, "expected": ref("Number")}
+
+_EXPLORED = closed(
+    **{"from": TIME, "to": TIME},
+    outcome=TEXT,
+    where=listed(TEXT),
+    rounded=FLAG | {"description": "The time was rounded to what the summaries know."},
+    trouble=TEXT | {"description": "Why something is missing, and what to ask instead."},
+    whole=closed(**_COUNTS),
+    point_seconds={"type": "number", "minimum": 0},
+    points=listed(closed(at=TIME, **_COUNTS)),
+    attributes=listed(
+        closed(
+            attribute=TEXT,
+            is_code=FLAG | {"description": "Only failures have it."},
+            values=listed(closed(value=TEXT, **_COUNTS))
+            | {"description": "Those with the largest excess, worst first."},
+            more=COUNT | {"description": "Values that are left out here."},
+        )
+    ),
+)
+
 _SILENCE = closed(
     id=TEXT,
     state={"type": "string", "enum": ["active", "pending", "expired"]},
@@ -222,6 +244,7 @@ SCHEMAS: dict[str, Schema] = {
             )
         ),
     ),
+    "Explored": _EXPLORED,
     "OpenApi": {"type": "object", "required": ["openapi", "info", "paths"]},
     "Silence": _SILENCE,
     "Silences": closed(
