@@ -7,6 +7,7 @@ by one, and no tick waits for more than one. What has none yet is answered from 
 from __future__ import annotations
 
 import json
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,9 @@ BLOCK = timedelta(hours=6)
 
 COURSE = ""
 """In the place of an attribute: every value in every slice."""
+
+_BATCH = 4096
+"""Lines that are unpacked together."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -125,7 +129,7 @@ class Part:
 
 
 def course_to_bytes(course: Course, starts: Iterable[datetime], columns: Columns) -> bytes:
-    """As an Arrow stream."""
+    """As an Arrow file."""
     places: dict[str, np.ndarray] = {
         "slot": course.slot.astype(np.int16),
         "attribute": course.attribute.astype(np.int16),
@@ -135,7 +139,7 @@ def course_to_bytes(course: Course, starts: Iterable[datetime], columns: Columns
 
 
 def pairs_to_bytes(pairs: Pairs, columns: Columns) -> bytes:
-    """As an Arrow stream."""
+    """As an Arrow file, in batches by code: a question unpacks one or two of them."""
     places: dict[str, np.ndarray] = {
         "code": pairs.code.astype(np.int32),
         "attribute": pairs.attribute.astype(np.int16),
@@ -144,12 +148,13 @@ def pairs_to_bytes(pairs: Pairs, columns: Columns) -> bytes:
     return _written(places, pairs.sums, columns, [])
 
 
-def part_from_bytes(blob: bytes, outcome: str) -> Part | None:
+def part_from_bytes(blob: bytes, outcome: str, code: int | None = None) -> Part | None:
     """What a part of a digest says of one outcome; only its columns are unpacked.
 
     Args:
         blob: as it was stored.
         outcome: its key in `Columns.outcomes`.
+        code: of pairs, only those around this code have to be there: the others stay packed.
 
     Returns:
         None when it knows nothing of the outcome.
@@ -158,22 +163,36 @@ def part_from_bytes(blob: bytes, outcome: str) -> Part | None:
         StoreError: it is damaged.
     """
     try:
-        with pa.ipc.open_stream(blob) as reader:
+        with _opened(blob) as reader:
             schema = reader.schema
         columns = Columns.from_json(json.loads(schema.metadata[b"columns"]))
         if outcome not in columns.outcomes:
             return None
         o = columns.outcomes.index(outcome)
         wanted = [0, 1, 2, 3, schema.get_field_index(f"f{o}"), schema.get_field_index(f"e{o}")]
-        options = pa.ipc.IpcReadOptions(included_fields=wanted)
-        with pa.ipc.open_stream(blob, options=options) as reader:
-            table = reader.read_all()
+        with _opened(blob, pa.ipc.IpcReadOptions(included_fields=wanted)) as reader:
+            codes = json.loads(schema.metadata.get(b"codes", b"[]"))
+            if code is None or not codes:
+                table = reader.read_all()
+            else:
+                # A code may begin in the batch before the one that it leads.
+                first = max(bisect_left(codes, code) - 1, 0)
+                batches = [reader.get_batch(i) for i in range(first, bisect_right(codes, code))]
+                table = pa.Table.from_batches(batches, reader.get_batch(0).schema)
         starts = tuple(map(datetime.fromisoformat, json.loads(schema.metadata[b"starts"])))
         arrays = [column.to_numpy() for column in table.columns]
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise StoreError(f"a stored digest cannot be read: {error}") from error
     sums = np.column_stack([arrays[3], arrays[4], arrays[5]]).astype(float)
     return Part(columns, tuple(arrays[:3]), sums, starts)
+
+
+def _opened(
+    blob: bytes, options: pa.ipc.IpcReadOptions | None = None
+) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
+    """Digests made before batches could be read one by one are streams."""
+    opened = pa.ipc.open_file if blob.startswith(b"ARROW1") else pa.ipc.open_stream
+    return opened(blob, options=options)
 
 
 def _written(
@@ -185,11 +204,12 @@ def _written(
     for o in range(outcomes):
         arrays[f"f{o}"] = pa.array(sums[:, 1 + o].astype(np.int32))
         arrays[f"e{o}"] = pa.array(sums[:, 1 + outcomes + o].astype(np.float32))
-    batch = pa.record_batch(arrays).replace_schema_metadata(
-        {"columns": json.dumps(columns.to_json()), "starts": json.dumps(starts)}
-    )
+    metadata = {"columns": json.dumps(columns.to_json()), "starts": json.dumps(starts)}
+    if "other" in places:  # pairs
+        metadata["codes"] = json.dumps(places["code"][::_BATCH].tolist())
+    table = pa.table(arrays).replace_schema_metadata(metadata)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table, max_chunksize=_BATCH)
     return bytes(sink.getvalue())

@@ -288,7 +288,7 @@ class Explorer:
                     sums.add(a, found - 1, table[found])
         for block in sorted(courses):
             course = part_from_bytes(courses[block], key)
-            beside = part_from_bytes(pairs[block], key) if block in pairs else None
+            beside = part_from_bytes(pairs[block], key, asked[0][1]) if block in pairs else None
             if course is not None:
                 _add_block(block, course, beside, want, asked, sums)
         if len(asked) == 2:

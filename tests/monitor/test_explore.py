@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from starlette.testclient import TestClient
 
 from monitor.domain import datetime64, utc
 from monitor.edge import exploring
-from monitor.edge.digesting import BLOCK
+from monitor.edge.digesting import BLOCK, part_from_bytes
 from monitor.edge.exploring import Answer, Explorer, Question
 from monitor.edge.http import make_app
 from monitor.edge.metrics import Metrics
@@ -51,6 +52,7 @@ def town() -> Iterator[tuple[Session, Store]]:
     store = MemoryStore()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("monitor.session.LeastLearner", Nothing)
+        patch.setattr("monitor.edge.digesting._BATCH", 16)  # more than one even here
         session = Session(SETTINGS, store, digests=True)
         for a, values in enumerate(TOWN.vocabulary().to_json().values()):
             session.vocabulary.encode(a, values)
@@ -156,6 +158,22 @@ def test_late_rows_make_a_digest_untrue_until_the_next_commit(
     assert ask(store).whole.rows == ask(store, hours=(0, 30)).whole.rows + sum(
         p.rows for p in ask(store, hours=(30, HOURS)).points
     )
+
+
+def test_a_digest_of_before_there_were_batches_is_read(town: tuple[Session, Store]) -> None:
+    key = MEANING.columns.outcomes[0]
+    for blob in town[1].digests(BEGAN, BEGAN + BLOCK, "airline").values():
+        table = pa.ipc.open_file(blob).read_all()
+        metadata = {k: v for k, v in table.schema.metadata.items() if k != b"codes"}
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema.with_metadata(metadata)) as writer:
+            writer.write_table(table)
+        old, new = (part_from_bytes(bytes(b), key, 1) for b in (sink.getvalue(), blob))
+        assert old is not None
+        assert new is not None
+        assert 0 < len(new.sums) < len(old.sums)
+        code = new.place[0]
+        assert (new.sums[code == 1] == old.sums[old.place[0] == 1]).all()
 
 
 def test_an_unknown_value_is_told(town: tuple[Session, Store]) -> None:
