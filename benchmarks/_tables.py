@@ -197,6 +197,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "readers": _plain(
         "readers", ("readers", "requests", "p50 ms", "p99 ms", "max ms", "tick s", "fit s")
     ),
+    "explore": _plain("explore", ("question", "asked", "p50 ms", "p99 ms", "max ms")),
     "soak": _soak,
     "truth": _plain("detection", TRUTH),
     "memory": _plain(

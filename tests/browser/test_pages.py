@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PHONE, Opener
-from tests.browser.everybody import for_everybody, violations
+from tests.browser.everybody import for_everybody, overflowing, violations
 from tests.browser.site import TOKEN, Site
 
 pytestmark = [pytest.mark.slow, pytest.mark.service]
@@ -145,6 +145,31 @@ def test_the_list_is_filtered_without_javascript(site: Site, open_page: Opener) 
     expect(page.locator(".card")).to_have_attribute("href", f"/incidents/{site.taken.id}")
     page.get_by_role("link", name="Clear").click()
     expect(page.locator(".card").nth(2)).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_explore_fits_and_a_value_is_a_link(
+    site: Site, open_page: Opener, width: int, theme: str
+) -> None:
+    page = open_page(color_scheme=theme, viewport={"width": width, "height": 900})
+    page.goto(f"{site.url}/explore?outcome=pay")
+    assert violations(page) == []
+    assert overflowing(page) == []
+    page.locator(".breakdowns a").first.click()
+    expect(page).to_have_url(re.compile("where="))
+
+
+def test_explore_is_asked_without_javascript(site: Site, open_page: Opener) -> None:
+    page = open_page(java_script_enabled=False)
+    page.goto(f"{site.url}/explore")
+    page.get_by_label("Outcome").select_option("pay")
+    cause, values = site.taken.finding.cause.selector[0]
+    page.get_by_label("Only rows with").first.fill(f"{cause}={values[0]}")
+    page.get_by_role("button", name="Show").click()
+    expect(page.locator("h1")).to_have_text("Explore pay")
+    expect(page.get_by_role("link", name=f"Remove {cause} {values[0]}")).to_have_count(1)
+    expect(page.locator("main table caption").first).to_be_attached()
 
 
 def test_the_theme_is_switched_without_javascript(site: Site, open_page: Opener) -> None:

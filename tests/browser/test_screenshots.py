@@ -35,6 +35,7 @@ SHOTS = {
     "console-incident": Shot("incident-resolved", size=(1120, 1180), shows=".chart .bar.hot"),
     "console-incident-dark": Shot("incident-open", "dark", (1120, 1010), ".todo"),
     "console-incidents": Shot("incidents", size=(1120, 640), shows=".cards .card"),
+    "console-explore": Shot("explore", size=(1120, 1100), shows=".breakdowns .weight"),
     "console-graph": Shot("node", "dark", (1120, 760), ".picture .box.root"),
     "console-phone": Shot("incident-open", size=(PHONE["width"], 900), shows=".lead"),
 }
