@@ -8,7 +8,7 @@ to these, and of two conditions only their course is known. What would take too 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -104,6 +104,16 @@ class Answer:
     """Why something is missing, and what to ask instead."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Coded:
+    """A question in the numbers of the store."""
+
+    columns: Columns
+    outcome: int
+    conditions: tuple[tuple[int, int], ...]
+    """Attribute and code."""
+
+
 @dataclass(slots=True)
 class _Sums:
     """What is added up: by slice, and by value of each attribute."""
@@ -162,15 +172,14 @@ class Explorer:
             if code is None:
                 return self._nothing(question, f"{name} has no value {value!r}")
             asked.append((a, code))
-        length = question.length
-        sums = _Sums()
+        length, coded, sums = question.length, _Coded(columns, o, tuple(asked)), _Sums()
         first, end, rounded, trouble = question.first, question.end, False, ""
         sizes = self._store.slice_sizes(first, end)
         if _cost(sizes.values()) <= MOST_BYTES:
-            self._read_rows(first, end, columns, o, asked, sums)
+            self._read_rows(first, end, coded, sums)
         else:
             first, end, rounded = block_of(first), block_of(end - length) + BLOCK, True
-            trouble = self._read_blocks(first, end, columns, o, asked, sums)
+            trouble = self._read_blocks(first, end, coded, sums)
             if len(asked) == 2:
                 length = BLOCK
         taken = {a for a, _ in asked}
@@ -216,11 +225,10 @@ class Explorer:
         self,
         first: datetime,
         end: datetime,
-        want: Columns,
-        o: int,
-        asked: Sequence[tuple[int, int]],
+        coded: _Coded,
         sums: _Sums,
     ) -> None:
+        want, o, asked = coded.columns, coded.outcome, coded.conditions
         for blob in self._store.slices(first, end).values():
             try:
                 kept = slice_from_bytes(blob)
@@ -247,18 +255,17 @@ class Explorer:
         self,
         first: datetime,
         end: datetime,
-        want: Columns,
-        o: int,
-        asked: Sequence[tuple[int, int]],
+        coded: _Coded,
         sums: _Sums,
     ) -> str:
         """Returns what is missing, in words."""
+        want, asked = coded.columns, coded.conditions
         if len(asked) > 2:
             return (
                 "more than two conditions are answered row by row, and this time has too many rows "
                 "for that: leave some out, or choose less time"
             )
-        key = want.outcomes[o]
+        key = want.outcomes[coded.outcome]
         courses = self._store.digests(first, end, COURSE)
         pairs = self._store.digests(first, end, want.attributes[asked[0][0]]) if asked else {}
         sizes = self._store.slice_sizes(first, end)
@@ -279,7 +286,7 @@ class Explorer:
         for block in sorted({block_of(start) for start in raw}):
             mine = [start for start in raw if block_of(start) == block]
             part = _Sums()
-            self._read_rows(min(mine), max(mine) + timedelta(seconds=1), want, o, asked, part)
+            self._read_rows(min(mine), max(mine) + timedelta(seconds=1), coded, part)
             for start, one in part.points.items():
                 sums.point(block if len(asked) == 2 else start, one)
             if len(asked) < 2:
@@ -290,7 +297,7 @@ class Explorer:
             course = part_from_bytes(courses[block], key)
             beside = part_from_bytes(pairs[block], key, asked[0][1]) if block in pairs else None
             if course is not None:
-                _add_block(block, course, beside, want, asked, sums)
+                _add_block(block, course, beside, coded, sums)
         if len(asked) == 2:
             sums.values.clear()
             trouble = trouble or (
@@ -304,10 +311,10 @@ def _add_block(
     block: datetime,
     course: Part,
     pairs: Part | None,
-    want: Columns,
-    asked: Sequence[tuple[int, int]],
+    coded: _Coded,
     sums: _Sums,
 ) -> None:
+    want, asked = coded.columns, coded.conditions
     slot, attribute, code = course.place
     have = course.columns.attributes
     if len(asked) < 2:
