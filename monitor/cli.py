@@ -14,6 +14,7 @@ from monitor.commands.demo import demo
 from monitor.commands.explain import explain
 from monitor.commands.graph import graph
 from monitor.commands.incidents import incidents
+from monitor.commands.judge import acknowledge, label
 from monitor.commands.localize import localize
 from monitor.commands.notify_test import notify_test
 from monitor.commands.reload import reload
@@ -51,6 +52,8 @@ app.command()(once)
 app.command()(reload)
 app.command()(incidents)
 app.command()(explain)
+app.command()(acknowledge)
+app.command()(label)
 app.command()(graph)
 app.command()(localize)
 app.command("notify-test")(notify_test)

@@ -15,7 +15,8 @@ variance E + E²/κ; θ how many times as often as expected the rows of a cause 
    where c runs over the causes that hold the leaf, and ln L is negative binomial with the spread
    of an effect over its leaves. "Everything" is the cause that holds every leaf. Told are those
    of C that stand out. θ is one number per cause and band, at least 1; a cause may as
-   well add a share of all its rows to what fails. Steps: add, swap, drop. Where failures are
+   well add a share of all its rows to what fails (all rows of an error code are those that may come
+   to carry it). Steps: add, swap, drop. Where failures are
    counted, what comes in bulk is one act and no sample of its parts: its cause is the value that
    stands out most, and all that failed there is its own.
 4. *Until when*: a cause is over when its newest slices prefer θ = 1 over half of its excess.

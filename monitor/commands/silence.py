@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +12,7 @@ import typer
 from monitor.commands.stored import (
     ApiOption,
     JsonOption,
+    Opened,
     StoreConfigOption,
     StoreOption,
     TokenOption,
@@ -30,6 +31,9 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Track incidents, but tell nobody: add, list and end silences.",
 )
+
+SHOWN_FOR = timedelta(days=30)
+"""How far a preview looks back."""
 
 ActorOption = Annotated[
     str | None, typer.Option("--by", help="Who does this; your login name if left out.")
@@ -53,6 +57,9 @@ def add(
         datetime | None, typer.Option(help="Instead of --for; UTC unless it says otherwise.")
     ] = None,
     note: Annotated[str, typer.Option(help="Why; shown with what it silences.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what it would have matched.")
+    ] = False,
     by: ActorOption = None,
     config: StoreConfigOption = None,
     store: StoreOption = None,
@@ -75,12 +82,47 @@ def add(
         silence = Silence.of(matchers, ends, now, by or getpass.getuser(), note)
     except (ValueError, OverflowError) as error:
         raise typer.BadParameter(str(error)) from None
-    with open_stored(config, store, api, token_file, changes=True) as opened:
-        silence = opened.store.add_silence(silence)
+    with open_stored(config, store, api, token_file, changes=not dry_run) as opened:
+        _refuse_unknown(silence, opened.attributes)
+        if not as_json:
+            _preview(silence, opened, now)
+        if not dry_run:
+            silence = opened.store.add_silence(silence)
         if as_json:
             say(dumps(silence_document(silence, now)).decode())
-        else:
+        elif not dry_run:
             say(f"silence {silence.id} until {_time(silence.ends_at, opened.zone)}")
+
+
+def _refuse_unknown(silence: Silence, attributes: Sequence[str] | None) -> None:
+    """A matcher that names what no incident has would silence nothing, or all."""
+    from monitor.matching import OWN_NAMES
+
+    for matcher in silence.matchers:
+        if attributes is not None and matcher.name not in (*OWN_NAMES, *attributes):
+            known = ", ".join((*OWN_NAMES, *attributes))
+            raise typer.BadParameter(f"no incident has a {matcher.name!r}; there are {known}")
+
+
+def _preview(silence: Silence, opened: Opened, now: datetime) -> None:
+    """What it would have matched: the open ones by name, the past ones by their number."""
+    from monitor.domain import State
+    from monitor.edge.store import IncidentQuery
+    from monitor.edge.wording import cause_text
+    from monitor.matching import all_hold
+
+    asked = IncidentQuery(since=now - SHOWN_FOR, method=opened.method)
+    found = [i for i in opened.store.incidents(asked) if all_hold(silence.matchers, i)]
+    still = [i for i in found if i.state is not State.RESOLVED]
+    for incident in still:
+        cause = cause_text(incident.finding.cause)
+        say(f"matches {incident.id}: {incident.finding.outcome} fails, {cause}")
+    days = SHOWN_FOR.days
+    past = len(found) - len(still)
+    if found:
+        say(f"it matches {len(still)} that are not over, and {past} more of the last {days} days")
+    else:
+        say(f"it matches no incident of the last {days} days: are the values spelled right?")
 
 
 @app.command("list")

@@ -76,6 +76,16 @@ class Archive(Protocol):
         """The last verdict."""
         ...
 
+    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str) -> object:
+        """See `Store`."""
+        ...
+
+    def label(
+        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str
+    ) -> object:
+        """See `Store`."""
+        ...
+
     def state(self, name: str) -> bytes | None:
         """See `Store`."""
         ...
@@ -105,6 +115,7 @@ class Shelf:
         self.incidents, self.incident = store.incidents, store.incident
         self.audit, self.state, self.silences = store.audit, store.state, store.silences
         self.expire_silence, self.close = store.expire_silence, store.close
+        self.acknowledge, self.label = store.acknowledge, store.label
 
     def label_of(self, incident_id: str) -> Verdict | None:
         """The last verdict."""
@@ -124,6 +135,8 @@ class Opened:
     zone: tzinfo
     method: str | None
     """The method that reports; None without a configuration."""
+    attributes: tuple[str, ...] | None = None
+    """None without a configuration."""
     maintenance: tuple[MaintenanceWindow, ...] = ()
 
 
@@ -152,14 +165,16 @@ def open_stored(
     zone: tzinfo = UTC
     method = None
     maintenance: tuple[MaintenanceWindow, ...] = ()
+    attributes = None
     if settings is not None:
+        attributes = settings.settings.schema.names
         zone = ZoneInfo(settings.settings.window.zone)
         method = settings.settings.detection.report.value
         maintenance = settings.maintenance
     with mendable():
         archive = _archive(settings, url, api, token_file, changes)
         try:
-            yield Opened(archive, zone, method, maintenance)
+            yield Opened(archive, zone, method, attributes, maintenance)
         finally:
             archive.close()
 

@@ -133,6 +133,22 @@ class Remote:
         label = self._story(incident_id)["label"]
         return None if label is None else Verdict(label)
 
+    def acknowledge(self, incident_id: str, at: datetime, actor: str, note: str) -> None:
+        """See `Store`; the daemon's clock says when."""
+        self._change(incident_id, "acknowledge", {"actor": actor, "note": note})
+
+    def label(
+        self, incident_id: str, verdict: Verdict, at: datetime, actor: str, note: str
+    ) -> None:
+        """See `Store`; the daemon's clock says when."""
+        body = {"verdict": verdict.value, "actor": actor, "note": note}
+        self._change(incident_id, "label", body)
+
+    def _change(self, incident_id: str, how: str, body: dict[str, Any]) -> None:
+        path = f"incidents/{quote(incident_id, safe='')}/{how}"
+        self._ask(path, body, missing=IncidentNotFoundError)
+        self._stories.clear()
+
     def state(self, name: str) -> bytes | None:
         """See `Store`; only of the newest tick, without its findings."""
         assert name == LATEST_DIAGNOSIS

@@ -298,3 +298,44 @@ def test_notify_test_reaches_alertmanager_and_a_mailbox_with_links_for_people(
     link = opened["generatorURL"]
     assert link.startswith("https://monitor.example.org/incidents/test-")
     assert [link in mail for mail in mails] == [True, True]
+
+
+def test_an_operator_takes_an_incident_on_and_judges_it(store_url: str) -> None:
+    taken = least_monitor(
+        "acknowledge", "a1b2", "--note", "called AC", "--by", "maria", "--store", store_url
+    )
+    assert (taken.exit_code, taken.stdout) == (0, "a1b2c3d4e5 is acknowledged by maria\n")
+    judged = least_monitor("label", "a1b2", "false", "--by", "maria", "--store", store_url)
+    assert judged.stdout == "a1b2c3d4e5 is judged false by maria\n"
+    store = open_store(store_url)
+    assert store.incident("a1b2c3d4e5").state is State.ACKNOWLEDGED
+    assert store.labels()["a1b2c3d4e5"] is Verdict.FALSE
+    kinds = [(a.kind, a.actor, a.note) for a in store.audit("a1b2c3d4e5")][-2:]
+    assert kinds == [("acknowledged", "maria", "called AC"), ("labelled_false", "maria", "")]
+    store.close()
+    over = least_monitor("acknowledge", "ffff", "--store", store_url)
+    assert over.exit_code == 1
+    assert "resolved" in over.output
+    assert least_monitor("label", "nobody", "true", "--store", store_url).exit_code == 1
+    assert least_monitor("label", "a1b2", "perhaps", "--store", store_url).exit_code == 2
+
+
+def test_a_silence_shows_what_it_would_have_matched_before_it_is_made(
+    store_url: str, tmp_path: Path
+) -> None:
+    asked = ("silence", "add", "airline=AC", "--for", "2h", "--store", store_url)
+    shown = least_monitor(*asked, "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    assert "matches a1b2c3d4e5: reserve fails, airline AC" in shown.stdout
+    assert least_monitor("silence", "list", "--store", store_url).stdout == "no silences\n"
+    none = least_monitor(
+        "silence", "add", "airline=A", "--for", "2h", "--store", store_url, "--dry-run"
+    )
+    assert "it matches no incident of the last 30 days" in none.stdout
+    config = tmp_path / "monitor.toml"
+    config.write_text(CONFIG.replace("STORE", store_url))
+    wrong = least_monitor("silence", "add", "carrier=AC", "--for", "2h", "-c", str(config))
+    assert wrong.exit_code == 2
+    assert "no incident has a 'carrier'" in " ".join(wrong.output.replace("│", " ").split())
+    made = least_monitor(*asked)
+    assert "silence " in made.stdout
