@@ -27,15 +27,10 @@ LEAST_EXPECTED = 0.3
 LARGE_CELLS = 50.0
 """How many cells with large counts the scatter of all cells is worth."""
 PRIOR_OWN = 4.0
-"""Observations of a value that the scatter of all values is worth, if they lie hours apart, before
-it is seen how far values differ."""
+"""Observations of a value that the scatter of all values is worth, if they lie hours apart."""
 APART = 0.2
-"""By about so much scatter values differ then: the calmer all of them seem, the less that says of
-one. Small counts seem calm whatever lies behind them."""
-ALIKE = 8.0
-"""Values that must show how far values differ until that counts as much as what is held before."""
-LEAST_APART = 0.1
-"""Of the usual variance: no two values are the same."""
+"""By about so much scatter values differ: the calmer all of them seem, the less that says of one.
+Small counts seem calm whatever lies behind them."""
 LEAST_SHOWN = 5.0
 """Failures that a cell must expect to show its scatter at once: small counts take weeks."""
 SHOWN = 4
@@ -260,13 +255,10 @@ class Dispersion:
         capacity = self._samples.shape[3]
         large = np.sqrt(np.prod(VOLUMES))
         for key in np.ndindex(*self._count.shape):
-            outcome, h, order = key
             samples = self._samples[key][: min(int(self._count[key]), capacity)].astype(float)
             observed, expected = samples.T
-            # of a longer horizon there are fewer samples; it scatters about as the shorter one
-            prior = self._fitted[outcome, h - 1, order, 0] if h else PRIOR
-            every = scatter(observed, expected, prior, PRIOR_CELLS[order])
-            some = (expected >= large) & (outcome not in self._counted)
+            every = scatter(observed, expected, PRIOR, PRIOR_CELLS[key[2]])
+            some = (expected >= large) & (key[0] not in self._counted)
             self._fitted[(*key, 0)] = every
             self._fitted[(*key, 1)] = scatter(
                 observed[some], expected[some], every, LARGE_CELLS, truncated=True
@@ -278,42 +270,15 @@ class Dispersion:
             ]
         )
         # neighbours are alike: a dozen half hours in a row say less than a dozen days
-        alone = np.sqrt(apart)[:, None]
-        shown = {}
+        worth = PRIOR_OWN * np.sqrt(apart)[:, None]
         for attribute, (weight, excess, logs) in self._own.items():
             volume = np.exp(logs / np.maximum(weight, 1e-12))
             usual = np.array([self._usual(o, volume[o]) for o in range(len(volume))])
-            ratio = excess / np.maximum(weight, 1e-12) / usual
-            before = np.maximum(APART**2 / usual, 1.0) ** 2 / (0.5 * PRIOR_OWN)
-            shown[attribute] = ratio, weight * usual**2 / alone, before
-        if not shown:
-            return
-        between = self._between(
-            *(np.concatenate(x, axis=2) for x in zip(*shown.values(), strict=True))
-        )
-        for attribute, (ratio, known, _) in shown.items():
-            sure = 1 / between + known
+            prior = worth * 0.5 / np.maximum(usual, APART**2) ** 2
             # Upward only: a value that has been calm so far may have its first storm tomorrow.
-            ratio = np.maximum((1 / between + known * ratio) / sure, 1.0)
-            self._ratio[attribute] = np.array([ratio, 1 / np.sqrt(sure)])
-
-    @staticmethod
-    def _between(ratio: np.ndarray, known: np.ndarray, before: np.ndarray) -> np.ndarray:
-        """How far the variances of values differ from the usual one, (outcomes, horizons, 1).
-
-        A variance of ratios, by moments: what they differ by more than they would by chance.
-
-        Args:
-            ratio: (outcomes, horizons, values) of a value's variance to the usual one, as seen.
-            known: 1 over the variance of that by chance.
-            before: the variance of ratios that is held before any is seen.
-        """
-        told = (known * before / (1 + known * before)) ** 2
-        seen = (ratio - 1) ** 2 - 1 / np.maximum(known, 1e-12)
-        prior = np.median(before, axis=2, keepdims=True)
-        told_of = np.where(known > 0, told * seen, 0.0).sum(axis=2, keepdims=True)
-        between = (ALIKE * prior + told_of) / (ALIKE + told.sum(axis=2, keepdims=True))
-        return np.asarray(np.maximum(between, LEAST_APART**2))
+            ratio = (prior * usual + excess) / (prior + weight) / usual
+            error = 1 / np.sqrt(prior + weight) / usual
+            self._ratio[attribute] = np.array([np.maximum(ratio, 1.0), error])
 
     def of(self, outcome: int, layout: Layout | None = None) -> Scatter:
         """The scatter of an outcome.
