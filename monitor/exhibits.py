@@ -113,7 +113,7 @@ class Exhibit:
     new_values: tuple[NewValue, ...] = ()
     """Values that came just before it began, those of attributes with few values first."""
     new_links: tuple[Link, ...] = ()
-    """Of `came`, the edges that appeared just before it began."""
+    """Of `came`, the edges at the cause's own values that appeared just before it began."""
 
 
 @dataclass(slots=True)
@@ -260,7 +260,8 @@ class Exhibition:
         came.sort(key=_strongest)
         went.sort(key=_strongest)
         eve = finding.began - JUST_BEFORE
-        new_links = [c for c in came if c.since is not None and eve < c.since <= finding.began]
+        mine = [c for c in came if roots & {c.source, c.target}]
+        new_links = [c for c in mine if c.since is not None and eve < c.since <= finding.began]
         return Exhibit(
             at=at,
             links=tuple(n for n in near if n.source in nodes and n.target in nodes),
