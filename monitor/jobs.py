@@ -46,7 +46,7 @@ class Worker:
         lose: Callable[[str], None] = lambda why: None,
     ) -> None:
         self._pipeline, self._state, self._outbox, self._now = pipeline, state, outbox, now
-        outbox.pace.falls_behind()  # until the first pass has shown what there is
+        outbox.pace.falls_behind(now())  # until the first pass has shown what there is
         self._heartbeat, self._lose = heartbeat, lose
         if heartbeat is not None:
             pipeline.beginning = heartbeat.begins
@@ -109,7 +109,7 @@ class Worker:
             metrics.source(self._pipeline.source.status())
         self._publish([])
         if self._flow() is not Flow.CATCHING_UP:
-            self._outbox.pace.catches_up()
+            self._outbox.pace.catches_up(self._now())
             metrics.catching_up(False)
         return True
 
@@ -126,7 +126,7 @@ class Worker:
             changes["watermark"] = utc(watermark)
         if ticks:
             if self._is_past(ticks[-1].diagnosis.at):
-                self._outbox.pace.falls_behind()
+                self._outbox.pace.falls_behind(self._now())
                 metrics.catching_up(True)
             changes["diagnosis"] = ticks[-1].diagnosis
             self._show_incidents()

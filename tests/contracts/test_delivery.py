@@ -396,12 +396,12 @@ def test_people_are_told_of_what_began_and_ended_meanwhile_once() -> None:
 def test_what_was_over_before_the_log_was_caught_up_with_is_no_news() -> None:
     watch = Watch(Told(), Route())
     watch.clock.now = NOON + 20 * HALF_HOUR
-    watch.outbox.pace.falls_behind()
+    watch.outbox.pace.falls_behind(watch.clock.now)
     watch.tick(changed(Change.OPENED), changed(Change.OPENED, id="c3d4"))
     watch.tick(changed(Change.WORSENED, NOON + HALF_HOUR, id="c3d4"))
     watch.tick(changed(Change.RESOLVED, NOON + 2 * HALF_HOUR))
     assert watch.notifier.seen == [], "nobody knows yet what of it still holds"
-    watch.outbox.pace.catches_up()
+    watch.outbox.pace.catches_up(watch.clock.now)
     watch.outbox.deliver()
     (news,) = watch.notifier.seen
     assert (news.incident.id, news.change) == ("c3d4", Change.OPENED)
@@ -413,7 +413,7 @@ def test_what_was_over_before_the_log_was_caught_up_with_is_no_news() -> None:
 
 def test_a_log_that_is_never_caught_up_with_is_told_of_late() -> None:
     watch = Watch(Told(), Route())
-    watch.outbox.pace.falls_behind()
+    watch.outbox.pace.falls_behind(watch.clock.now)
     watch.tick(changed(Change.OPENED))
     assert watch.notifier.seen == []
     watch.clock.now += timedelta(hours=1)

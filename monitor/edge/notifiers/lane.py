@@ -63,7 +63,7 @@ class Lane:
         self.name = notifier.name
         self._store, self._notifier, self._metrics = store, notifier, metrics
         self._now, self._quiet = now, quiet
-        self._pace = Pace(now) if pace is None else pace
+        self._pace = Pace() if pace is None else pace
         self._route = route if isinstance(notifier, Bundling) else replace(route, group_by="none")
         self._sent_at: deque[datetime] = deque()
         """Of the last hour; forgotten in a restart."""
@@ -82,7 +82,7 @@ class Lane:
             StoreError: the store failed. What was sent but not yet marked will be sent again.
         """
         arrived, rests = 0, False
-        while not (rests or stopping() or self._resting() or self._pace.catching_up):
+        while not (rests or stopping() or self._resting() or self._pace.is_behind(self._now())):
             items = self._store.due(self._now(), notifier=self.name)
             if not items:
                 break

@@ -55,7 +55,7 @@ class Outbox:
         quiet: Quiet = never_quiet,
     ) -> None:
         self._store, self._metrics, self._now, self._quiet = store, metrics, now, quiet
-        self.pace = Pace(now)
+        self.pace = Pace()
         self._lanes = {
             one.name: Lane(
                 store, one, metrics, now, (routes or {}).get(one.name, Route()), quiet, self.pace

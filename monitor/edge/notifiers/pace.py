@@ -6,7 +6,6 @@ they are read: then it is known what is over, and what still holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 LONGEST = timedelta(hours=1)
@@ -14,29 +13,23 @@ LONGEST = timedelta(hours=1)
 
 
 class Pace:
-    """Shared by the worker, which knows, and the outbox, which asks.
+    """Shared by the worker, which knows, and the outbox, which asks."""
 
-    Args:
-        now: the clock.
-    """
-
-    def __init__(self, now: Callable[[], datetime]) -> None:
-        self._now = now
+    def __init__(self) -> None:
         self._began: datetime | None = None
         self.caught_up_at: datetime | None = None
         """When it last was; None while it never was behind."""
 
-    def falls_behind(self) -> None:
+    def falls_behind(self, now: datetime) -> None:
         """What is read from now on happened long ago."""
         if self._began is None:
-            self._began = self._now()
+            self._began = now
 
-    def catches_up(self) -> None:
+    def catches_up(self, now: datetime) -> None:
         """All that there is has been read."""
         if self._began is not None:
-            self._began, self.caught_up_at = None, self._now()
+            self._began, self.caught_up_at = None, now
 
-    @property
-    def catching_up(self) -> bool:
+    def is_behind(self, now: datetime) -> bool:
         """Whether what is found may be over by now. A clock that is set back ends it."""
-        return self._began is not None and timedelta(0) <= self._now() - self._began < LONGEST
+        return self._began is not None and timedelta(0) <= now - self._began < LONGEST
