@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,8 +32,8 @@ app = typer.Typer(
     help="Track incidents, but tell nobody: add, list and end silences.",
 )
 
-SHOWN_FOR = timedelta(days=30)
-"""How far a preview looks back."""
+LOOKED_AT = 1000
+"""Incidents that a preview looks at, the newest."""
 
 ActorOption = Annotated[
     str | None, typer.Option("--by", help="Who does this; your login name if left out.")
@@ -85,7 +85,7 @@ def add(
     with open_stored(config, store, api, token_file, changes=not dry_run) as opened:
         _refuse_unknown(silence, opened.attributes)
         if not as_json:
-            _preview(silence, opened, now)
+            _preview(silence, opened)
         if not dry_run:
             silence = opened.store.add_silence(silence)
         if as_json:
@@ -104,25 +104,24 @@ def _refuse_unknown(silence: Silence, attributes: Sequence[str] | None) -> None:
             raise typer.BadParameter(f"no incident has a {matcher.name!r}; there are {known}")
 
 
-def _preview(silence: Silence, opened: Opened, now: datetime) -> None:
+def _preview(silence: Silence, opened: Opened) -> None:
     """What it would have matched: the open ones by name, the past ones by their number."""
     from monitor.domain import State
     from monitor.edge.store import IncidentQuery
     from monitor.edge.wording import cause_text
     from monitor.matching import all_hold
 
-    asked = IncidentQuery(since=now - SHOWN_FOR, method=opened.method)
+    asked = IncidentQuery(method=opened.method, limit=LOOKED_AT)
     found = [i for i in opened.store.incidents(asked) if all_hold(silence.matchers, i)]
     still = [i for i in found if i.state is not State.RESOLVED]
     for incident in still:
         cause = cause_text(incident.finding.cause)
         say(f"matches {incident.id}: {incident.finding.outcome} fails, {cause}")
-    days = SHOWN_FOR.days
-    past = len(found) - len(still)
     if found:
-        say(f"it matches {len(still)} that are not over, and {past} more of the last {days} days")
+        past = len(found) - len(still)
+        say(f"it matches {len(still)} that are not over, and {past} more on record")
     else:
-        say(f"it matches no incident of the last {days} days: are the values spelled right?")
+        say("it matches no incident on record: are the values spelled right?")
 
 
 @app.command("list")
