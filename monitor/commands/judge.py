@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +15,7 @@ import typer
 from monitor.commands.silence import ActorOption
 from monitor.commands.stored import (
     ApiOption,
+    Archive,
     StoreConfigOption,
     StoreOption,
     TokenOption,
@@ -41,11 +45,9 @@ def acknowledge(
     token_file: TokenOption = None,
 ) -> None:
     """Take an incident on: it is tracked as ever, and its rule pages nobody any more."""
-    with open_stored(config, store, api, token_file, changes=True) as opened:
-        found = opened.store.incident(incident)
-        actor = by or getpass.getuser()
-        opened.store.acknowledge(found.id, datetime.now(UTC), actor, note)
-        say(f"{found.id} is acknowledged by {actor}")
+    with _one(incident, by, config, store, api, token_file) as (archive, found, actor):
+        archive.acknowledge(found, datetime.now(UTC), actor, note)
+        say(f"{found} is acknowledged by {actor}")
 
 
 def label(
@@ -64,8 +66,20 @@ def label(
     """Judge an incident; the last verdict counts, and a false one raises the bar."""
     from monitor.edge.store import Verdict
 
+    with _one(incident, by, config, store, api, token_file) as (archive, found, actor):
+        archive.label(found, Verdict(verdict.value), datetime.now(UTC), actor, note)
+        say(f"{found} is judged {verdict.value} by {actor}")
+
+
+@contextmanager
+def _one(
+    incident: str,
+    by: str | None,
+    config: Path | None,
+    store: str | None,
+    api: str | None,
+    token_file: Path | None,
+) -> Iterator[tuple[Archive, str, str]]:
+    """Where to change it, its whole id, and who does."""
     with open_stored(config, store, api, token_file, changes=True) as opened:
-        found = opened.store.incident(incident)
-        actor = by or getpass.getuser()
-        opened.store.label(found.id, Verdict(verdict.value), datetime.now(UTC), actor, note)
-        say(f"{found.id} is judged {verdict.value} by {actor}")
+        yield opened.store, opened.store.incident(incident).id, by or getpass.getuser()

@@ -1,4 +1,4 @@
-"""What `incidents`, `explain`, `graph` and `silence` share: whom they ask, and a zone for times.
+"""What the commands on stored incidents share: whom they ask, and a zone for times.
 
 With a configuration they ask the daemon that runs under it, if one does, and else its store. Who
 answered is told on standard error when it was the daemon, or could have been.

@@ -1,4 +1,4 @@
-"""`incidents`, `explain`, `graph` and `silence` ask the daemon that runs, and else its store."""
+"""The commands on stored incidents ask the daemon that runs, and else its store."""
 
 from __future__ import annotations
 
@@ -83,6 +83,25 @@ def test_a_silence_is_made_through_the_daemon(daemon: Daemon, tmp_path: Path) ->
     ended = least_monitor("silence", "expire", name, "--api", where, *right)
     assert ended.exit_code == 0, ended.output
     assert f"silence {name} has ended" in ended.stdout
+
+
+def test_an_incident_is_judged_through_the_daemon(daemon: Daemon) -> None:
+    config = str(daemon.path)
+    listed = least_monitor("incidents", "-c", config, "--json")
+    name = json.loads(listed.stdout)["incidents"][0]["id"]
+    judged = least_monitor("label", name[:8], "expected", "--by", "maria", "-c", config)
+    assert (judged.exit_code, judged.stdout) == (0, f"{name} is judged expected by maria\n")
+    assert f"from the daemon at http://127.0.0.1:{daemon.port}" in judged.stderr
+    told = least_monitor("explain", name[:8], "-c", config)
+    assert "expected" in told.stdout
+    assert "maria" in told.stdout
+    # It is over, so nobody can take it on: the daemon says so in the store's words.
+    taken = least_monitor("acknowledge", name[:8], "-c", config)
+    stored = least_monitor("acknowledge", name[:8], "--store", daemon.config.store.url)
+    assert (taken.exit_code, stored.exit_code) == (1, 1)
+    assert stored.stderr.strip() in taken.stderr
+    missing = least_monitor("label", "zz", "true", "-c", config)
+    assert (missing.exit_code, "no incident 'zz'" in missing.stderr) == (1, True)
 
 
 def test_another_daemon_at_the_address_is_not_asked(
