@@ -254,14 +254,15 @@ class Grammar:
     def __init__(self, delimiter: str, width: int) -> None:
         self.delimiter = delimiter.encode()
         between = re.escape(self.delimiter)
-        quoted = rb'"(?:[^"]++|"")*+"'
+        # Atomic groups: a possessive one matches wrongly in Python before 3.11.5 (gh-106052).
+        quoted = rb'"(?>(?:[^"]++|"")*)"'
         field = rb"(?:" + quoted + rb"|(?!\")[^\r\n" + between + rb"]*+)"
         end = rb"(?:\r?\n|\r?\Z)"
         more = rb"(?:" + between + field + rb")"
         self.row = re.compile(field + more + b"{%d}" % max(width - 1, 0) + end)
         """A row of the right width."""
-        self.any_row = re.compile(field + more + rb"*+" + end)
-        self.torn = re.compile(rb"(?:" + field + between + rb')*+"(?:[^"]++|"")*+')
+        self.any_row = re.compile(field + rb"(?>" + more + rb"*)" + end)
+        self.torn = re.compile(rb"(?>(?:" + field + between + rb')*)"(?>(?:[^"]++|"")*)')
         """A row that ends within a quoted field."""
 
     def first_cells(self, names: Collection[str], data: bytes) -> Iterator[re.Match[bytes]]:

@@ -10,7 +10,7 @@ from monitor.edge.blocks import Block, Log
 from monitor.edge.json_lines import SAMPLE_BYTES, JsonLinesReader, Texts
 
 _OPENING = re.compile(rb"\s*(?:\[(?=\s*(?:\{|\]|\Z))|(?=\{\s*\n))")
-_TOKEN = re.compile(rb'"(?:[^"\\\n]++|\\[^\n])*+(?:"|\\?\Z|(?=\n))|[{}\[\]]')
+_TOKEN = re.compile(rb'"(?>(?:[^"\\\n]++|\\[^\n])*)(?:"|\\?\Z|(?=\n))|[{}\[\]]')
 """A text ends with its line even if its mark is missing: damage goes no further."""
 
 _BREAK = re.compile(rb"[\r\n]+")
